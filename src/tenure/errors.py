@@ -1,0 +1,183 @@
+"""Every error Tenure raises, as one tree.
+
+    TenureError
+    ├── ConfigError              a declaration, name, DSN or option that cannot work
+    ├── Refused                  the door said no: nothing was stored
+    │   ├── InvalidPayload       not JSON that PostgreSQL can keep (NaN, NUL, lone surrogate, too deep ...)
+    │   ├── PayloadTooLarge      more stored text than the limit
+    │   ├── InvalidArguments     the payload does not fit the handler's signature
+    │   ├── UnknownKind          nobody registered this kind
+    │   └── Conflict             the idempotency key is held by a job with other content
+    ├── OutcomeUnknown           the connection died around COMMIT: it may or may not have been stored
+    ├── StoreUnavailable         the database cannot be reached or refuses to work now; worth trying again
+    ├── ServerUnsuitable         the server can never do: too old, a standby, wrong password
+    ├── SchemaMismatch           the schema is missing, older or newer than this code
+    ├── EngineError              the embedded PostgreSQL cannot be found, started or stopped
+    ├── LeaseLost                this worker no longer holds the job
+    └── JobFailed                a ticket was awaited and the job ended dead or cancelled
+
+What a *handler* raises to say how its attempt ended is a second, smaller tree:
+
+    Signal
+    ├── Permanent                never again: dead letter at once
+    ├── Retry                    again, after a delay of the handler's choosing; spends the attempt
+    ├── Throttled                the other side said "not now"; spends nothing, capped
+    └── Snooze                   not yet; spends nothing, capped
+
+Every TenureError says what happened, what was kept and what to do.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class TenureError(Exception):
+    """Root of everything Tenure raises on purpose.
+
+    Args:
+        what: what happened, one sentence.
+        kept: what is stored now; empty where nothing was at stake.
+        hint: what to do about it.
+    """
+
+    def __init__(self, what: str, *, kept: str = "", hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.kept = kept
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.what, self.kept, self.hint) if part)
+
+
+class ConfigError(TenureError):
+    """A declaration, name, DSN or option that cannot work."""
+
+
+class Refused(TenureError):
+    """The door said no; nothing was stored."""
+
+    def __init__(self, what: str, *, kept: str = "Nothing was stored.", hint: str = "") -> None:
+        super().__init__(what, kept=kept, hint=hint)
+
+
+class InvalidPayload(Refused):
+    """Not JSON that PostgreSQL can keep unchanged."""
+
+
+class PayloadTooLarge(Refused):
+    """More stored text than the limit allows."""
+
+
+class InvalidArguments(Refused):
+    """The payload does not fit the handler's signature."""
+
+
+class UnknownKind(Refused):
+    """Nobody registered this kind in the database."""
+
+
+class Conflict(Refused):
+    """The idempotency key is held by a job with other content.
+
+    Args:
+        key: the idempotency key.
+        queue: its queue.
+        job_id: the job that holds the key.
+        held: fingerprint of that job, hex.
+        given: fingerprint of what was refused, hex.
+    """
+
+    def __init__(self, *, queue: str, key: str, job_id: str, held: str, given: str) -> None:
+        super().__init__(
+            f"key {key!r} of queue {queue!r} is held by job {job_id} with other content"
+            f" (fingerprint {held[:12]}…, given {given[:12]}…).",
+            hint="Use a new key for a new request, or send the same content again.",
+        )
+        self.queue = queue
+        self.key = key
+        self.job_id = job_id
+        self.held = held
+        self.given = given
+
+
+class OutcomeUnknown(TenureError):
+    """The connection died around COMMIT: the job may or may not have been stored."""
+
+
+class StoreUnavailable(TenureError):
+    """The database cannot be reached or refuses to work now; worth trying again."""
+
+
+class ServerUnsuitable(TenureError):
+    """This server can never do: too old, a standby, or it refuses the login."""
+
+
+class SchemaMismatch(TenureError):
+    """The schema is missing, or older or newer than this code."""
+
+
+class EngineError(TenureError):
+    """The embedded PostgreSQL cannot be found, started or stopped."""
+
+
+class LeaseLost(TenureError):
+    """This worker no longer holds the job; its successor's outcome stands."""
+
+
+class JobFailed(TenureError):
+    """A ticket was awaited and the job ended dead or cancelled."""
+
+
+class Signal(Exception):
+    """Root of what a handler raises to say how its attempt ended."""
+
+
+class Permanent(Signal):
+    """Never again: the job goes to the dead letters at once (reason ``permanent``)."""
+
+
+class Retry(Signal):
+    """Again, after a delay of the handler's choosing; the attempt is spent.
+
+    Args:
+        message: why.
+        after: seconds or timedelta until the job is available again; None takes the kind's back-off.
+    """
+
+    def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.after = seconds(after)
+
+
+class Throttled(Signal):
+    """The other side said "not now": the attempt is given back and a deferral counted.
+
+    Args:
+        message: why.
+        retry_after: seconds or timedelta the other side asked for; the job waits that long and up to 20 % more,
+            never less. None or 0 takes the kind's back-off with the number of deferrals.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = seconds(retry_after)
+
+
+class Snooze(Signal):
+    """Not yet: the attempt is given back and a deferral counted.
+
+    Args:
+        message: why.
+        for_: seconds or timedelta until the job is available again.
+    """
+
+    def __init__(self, message: str = "", *, for_: float | timedelta) -> None:
+        super().__init__(message)
+        self.for_ = seconds(for_) or 0.0
+
+
+def seconds(value: float | timedelta | None) -> float | None:
+    """Seconds of a number or timedelta; None stays None."""
+    return value.total_seconds() if isinstance(value, timedelta) else value

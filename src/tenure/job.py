@@ -1,0 +1,175 @@
+"""The values that travel between the rooms: what is accepted, what is leased, what has become of it.
+
+All are immutable tuples without I/O, made once per row; the order of their fields is the order of the columns that the
+statements return. Times are the database's clock, durations are seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+DeadReason = Literal["permanent", "exhausted", "poison", "deferred_too_often", "shed"]
+CancelReason = Literal["asked", "expired", "discarded"]
+
+
+class State(StrEnum):
+    """Where an accepted job is: in exactly one of these."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Done, dead or cancelled."""
+        return self not in (State.PENDING, State.RUNNING)
+
+
+class NewJob(NamedTuple):
+    """One job as it is offered at the door; queue, kind and policy come with the operation.
+
+    Args:
+        id: chosen by the producer (UUIDv7), so that a repeat after an unknown outcome is recognised.
+        payload: JSON text of an object.
+        priority: 0 (highest) to 9.
+        delay: seconds from now until it may run.
+        at: or the moment from which it may run; in the past means now.
+        expires_in: seconds from now after which running it is pointless.
+        expires_at: or that moment.
+        key: idempotency key, unique in the queue.
+        headers: JSON text of an object (trace context, free metadata).
+    """
+
+    id: UUID
+    payload: str
+    priority: int = 5
+    delay: float = 0.0
+    at: datetime | None = None
+    expires_in: float | None = None
+    expires_at: datetime | None = None
+    key: str | None = None
+    headers: str | None = None
+
+
+class Accepted(NamedTuple):
+    """What the door answered for one job.
+
+    Args:
+        id: the job that now stands for the request: the new one, or the one that holds the key.
+        answer: ``new``, ``same`` (the key's job, same content), ``conflict`` (other content) or ``too_large``; the last
+            two stored nothing.
+        state: present state of that job.
+        result: JSON text of its result, where it has ended with one.
+        held: fingerprint of the job that holds the key, hex.
+        given: fingerprint of what was offered, hex.
+    """
+
+    id: UUID
+    answer: Literal["new", "same", "conflict", "too_large"]
+    state: State
+    result: str | None
+    held: str | None
+    given: str | None
+
+
+class Job(NamedTuple):
+    """A claimed job, as its handler sees it.
+
+    Args:
+        attempt: how many claims are spent, this one included.
+        claims: how often it was claimed, this time included; numbers history and ledgers.
+        expiries: streak of leases that expired just before this claim.
+        deaths: streak of children that died running it.
+        suspect: it runs alone, in a child process.
+        key: the producer's idempotency key, if it gave one.
+        lease: length of the lease, seconds.
+    """
+
+    id: UUID
+    queue: str
+    kind: str
+    version: int
+    payload: str
+    priority: int
+    seq: int
+    attempt: int
+    max_attempts: int
+    claims: int
+    deferrals: int
+    expiries: int
+    deaths: int
+    suspect: bool
+    key: str | None
+    key_queue: str | None
+    key_kind: str | None
+    headers: str | None
+    accepted_at: datetime
+    available_at: datetime
+    lease: float
+
+    @property
+    def idempotency_key(self) -> str:
+        """What makes this job's effect unique: fixed at acceptance, the same in every attempt and after a redrive.
+
+        Queue, kind and key as accepted; without a key the job's id.
+        """
+        if self.key is None:
+            return str(self.id)
+        return f"{self.key_queue or self.queue}/{self.key_kind or self.kind}/{self.key}"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The payload, decoded."""
+        decoded: dict[str, Any] = json.loads(self.payload)
+        return decoded
+
+
+class Record(NamedTuple):
+    """What is known of a job, wherever it is: hot, archive or dead letters.
+
+    Args:
+        state: present state.
+        reason: why it is dead or cancelled.
+        available_at: when it may run (pending), or None.
+        lease_until: when its lease ends (running), or None.
+        worker: name of the worker that holds or last held it, where known.
+        history: JSON text: list of its last failures.
+        result: JSON text of what its handler returned.
+        ended_at: when it ended, or None.
+    """
+
+    id: UUID
+    queue: str
+    kind: str
+    version: int
+    state: State
+    reason: str | None
+    priority: int
+    seq: int
+    payload: str
+    headers: str | None
+    key: str | None
+    attempts: int
+    max_attempts: int
+    claims: int
+    deferrals: int
+    releases: int
+    redrives: int
+    suspect: bool
+    cancel: bool
+    gate: str | None
+    accepted_at: datetime
+    available_at: datetime | None
+    claimed_at: datetime | None
+    lease_until: datetime | None
+    worker: str | None
+    expires_at: datetime | None
+    history: str | None
+    result: str | None
+    ended_at: datetime | None

@@ -1,0 +1,1 @@
+"""The rooms that know the queue's SQL."""

@@ -1,0 +1,231 @@
+"""Connections to the queue's database: opened when needed, kept while idle, given up when stale.
+
+A holder, not a pool with a life of its own: no threads, no background reconnects, so that an outage is told at once and
+as what it is (unreachable, refused, a standby, too old). An idle connection whose socket has something to say (the server
+closed it) is dropped before use, so a restart costs nobody an error afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, Connection, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, TenureError
+
+OLDEST_SERVER = 150000
+"""PostgreSQL 15, as ``server_version_num``."""
+
+_DEFAULTS: dict[str, str | int] = {
+    "application_name": "tenure",
+    "connect_timeout": 5,
+    # A peer that vanished without a word is found within about 15 seconds.
+    "keepalives_idle": 5,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15000,
+}
+
+
+def conninfo(dsn: str, **more: str | int) -> str:
+    """A libpq connection string with our defaults where the caller's DSN says nothing.
+
+    Raises:
+        ConfigError: the DSN cannot be parsed; the message does not repeat it.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise ConfigError(
+            "The DSN cannot be parsed.", hint="Write postgresql://user@host:port/database or libpq key=value pairs."
+        ) from None
+    return make_conninfo("", **{**_DEFAULTS, **more, **{k: v for k, v in given.items() if v is not None}})
+
+
+def redacted(dsn: str) -> str:
+    """The DSN without its secrets, for messages and logs."""
+    try:
+        parts = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        return "(unreadable DSN)"
+    shown = ("host", "hostaddr", "port", "user", "dbname")
+    return " ".join(f"{key}={parts[key]}" for key in shown if parts.get(key)) or "(libpq defaults)"
+
+
+def connect(dsn: str, **kwargs: Any) -> Connection:
+    """Open a connection in autocommit.
+
+    Raises:
+        StoreUnavailable: nobody answers, or the server is starting, stopping or full.
+        ServerUnsuitable: the login is refused, the server is too old or a standby.
+    """
+    try:
+        conn = Connection.connect(conninfo(dsn), autocommit=True, **kwargs)
+    except psycopg.OperationalError as error:
+        raise _connect_error(error, dsn) from None
+    try:
+        _require_suitable(conn.info, conn.execute(_IN_RECOVERY).fetchone())
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+async def aconnect(dsn: str, **kwargs: Any) -> AsyncConnection:
+    """The same on an event loop."""
+    factory = kwargs.pop("factory", AsyncConnection)
+    try:
+        conn: AsyncConnection = await factory.connect(conninfo(dsn), autocommit=True, **kwargs)
+    except psycopg.OperationalError as error:
+        raise _connect_error(error, dsn) from None
+    try:
+        _require_suitable(conn.info, await (await conn.execute(_IN_RECOVERY)).fetchone())
+    except BaseException:
+        await conn.close()
+        raise
+    return conn
+
+
+_IN_RECOVERY = "select pg_is_in_recovery()"
+
+
+def _require_suitable(info: psycopg.ConnectionInfo, recovery: tuple[Any, ...] | None) -> None:
+    if info.server_version < OLDEST_SERVER:
+        raise ServerUnsuitable(
+            f"The server is PostgreSQL {info.server_version // 10000}; Tenure needs 15 or newer.",
+            hint="Upgrade the server, or leave TENURE_DSN empty to use the embedded one.",
+        )
+    if recovery and recovery[0]:
+        raise ServerUnsuitable("The server is a standby: it cannot accept jobs.", hint="Point the DSN at the primary.")
+
+
+_REFUSED = re.compile(
+    r"password authentication failed|no password supplied|role .* does not exist|database .* does not exist"
+    r"|no pg_hba.conf entry|authentication failed|permission denied for database"
+)
+
+
+def _connect_error(error: psycopg.OperationalError, dsn: str) -> TenureError:
+    # libpq gives no SQLSTATE for a failed connection attempt; the server's own words are what there is.
+    told = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    match = _REFUSED.search(told)
+    if match:
+        return ServerUnsuitable(
+            f"The server refuses the login ({redacted(dsn)}): {match[0]}.",
+            hint="Check user, password and database in the DSN ($TENURE_DSN).",
+        )
+    return StoreUnavailable(
+        f"The database cannot be reached ({redacted(dsn)}): {_without_secrets(told, dsn)}.",
+        hint="Check that the server runs and that the DSN ($TENURE_DSN) names it.",
+    )
+
+
+def _without_secrets(told: str, dsn: str) -> str:
+    secret = conninfo_to_dict(dsn).get("password")
+    return told.rstrip(".").replace(str(secret), "***") if secret else told.rstrip(".")
+
+
+class Connections:
+    """Up to ``size`` connections for threads.
+
+    Args:
+        dsn: libpq connection string.
+        size: how many at the most; a taker waits for one.
+        prepare: False keeps no prepared statements (a pooler in transaction mode).
+    """
+
+    def __init__(self, dsn: str, size: int, *, prepare: bool = True) -> None:
+        self._dsn = dsn
+        self._options: dict[str, Any] = {} if prepare else {"prepare_threshold": None}
+        self._slots = threading.BoundedSemaphore(size)
+        self._idle: list[Connection] = []
+
+    @contextmanager
+    def take(self) -> Iterator[Connection]:
+        """A connection for the length of the block; kept afterwards if it is fit for use."""
+        with self._slots:
+            conn = self._fresh() or connect(self._dsn, **self._options)
+            try:
+                yield conn
+            finally:
+                if _fit(conn):
+                    self._idle.append(conn)
+                else:
+                    conn.close()
+
+    def _fresh(self) -> Connection | None:
+        while self._idle:
+            conn = self._idle.pop()
+            if not _stale(conn):
+                return conn
+            conn.close()
+        return None
+
+    def close(self) -> None:
+        """Close what is idle."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class AsyncConnections:
+    """The same for one event loop.
+
+    Args:
+        factory: the connection class, where something more than ``AsyncConnection`` is wanted.
+    """
+
+    def __init__(
+        self, dsn: str, size: int, *, prepare: bool = True, factory: type[AsyncConnection] = AsyncConnection
+    ) -> None:
+        self._dsn = dsn
+        self._options: dict[str, Any] = {"factory": factory}
+        if not prepare:
+            self._options["prepare_threshold"] = None
+        self._slots = asyncio.BoundedSemaphore(size)
+        self._idle: list[AsyncConnection] = []
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for the length of the block; kept afterwards if it is fit for use."""
+        async with self._slots:
+            conn = await self._fresh() or await aconnect(self._dsn, **self._options)
+            try:
+                yield conn
+            finally:
+                if _fit(conn):
+                    self._idle.append(conn)
+                else:
+                    await conn.close()
+
+    async def _fresh(self) -> AsyncConnection | None:
+        while self._idle:
+            conn = self._idle.pop()
+            if not _stale(conn):
+                return conn
+            await conn.close()
+        return None
+
+    async def close(self) -> None:
+        """Close what is idle."""
+        while self._idle:
+            await self._idle.pop().close()
+
+
+def _fit(conn: Connection | AsyncConnection) -> bool:
+    return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.IDLE
+
+
+def _stale(conn: Connection | AsyncConnection) -> bool:
+    if conn.closed:
+        return True
+    poll = select.poll()
+    poll.register(conn.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
+    return bool(poll.poll(0))

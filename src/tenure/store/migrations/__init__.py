@@ -1,0 +1,1 @@
+"""Numbered, forward-only schema changes; ``tenure.store.migrate`` applies them."""

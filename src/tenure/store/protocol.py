@@ -1,0 +1,557 @@
+"""What the database must do, on one page.
+
+Each operation is a value: its fields are what it needs, its docstring its contract, its type parameter its answer. A
+store runs operations; PostgreSQL has one ``.sql`` file for each, named after it (``Claim`` is ``sql/claim.sql``), the
+in-memory twin one function for each, and both pass the same conformance suite. Workers, producers and the command line
+speak these words and never SQL.
+
+Every operation is atomic, names one queue where it touches jobs, and may be repeated: a settlement that is sent again
+after it was applied answers ``lost`` and is recognised with ``Settled``. Deadlines are the store's own clock. One bad
+item never fails the others of its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from tenure.job import Accepted, DeadReason, Job, NewJob, Record
+
+T = TypeVar("T")
+
+Settlement = Literal["settled", "cancelled", "lost"]
+"""``settled``: as asked. ``cancelled``: it had been asked to cancel and ended so instead. ``lost``: not ours any more."""
+
+Extension = Literal["extended", "cancel", "locked", "lost"]
+"""``cancel``: extended, and somebody asked to cancel it. ``locked``: a settlement holds the row; ask again."""
+
+
+class Op(Generic[T]):
+    """An operation whose answer is a ``T``."""
+
+    __slots__ = ()
+
+
+class Store(Protocol):
+    """Runs operations, from a thread (``run``) or an event loop (``arun``)."""
+
+    def run(self, op: Op[T]) -> T:
+        """Do it and wait for the answer."""
+
+    async def arun(self, op: Op[T]) -> T:
+        """The same on an event loop."""
+
+
+# ---------------------------------------------------------------------------------------------------------- the door
+
+
+@dataclass(frozen=True, slots=True)
+class Accept(Op[list[Accepted]]):
+    """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
+
+    Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here.
+
+    Args:
+        kind: name to store.
+        fingerprint_kind: name that goes into the fingerprint: the oldest alias.
+        max_attempts: claims a job may spend; an operator's value for the kind wins.
+        key_ttl: seconds a key is held after its job's end; an operator's value wins.
+        max_bytes: limit of the payload's stored text.
+    """
+
+    queue: str
+    kind: str
+    version: int
+    fingerprint_kind: str
+    max_attempts: int
+    key_ttl: float
+    max_bytes: int
+    jobs: Sequence[NewJob]
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp(Op[dict[UUID, Record]]):
+    """Find jobs by id, wherever they are; what is not in the answer is not known (any more).
+
+    Args:
+        queue: their queue, or None to look in all.
+    """
+
+    queue: str | None
+    ids: Sequence[UUID]
+
+
+class KeyRecord(NamedTuple):
+    """What a key's row remembers: state and result of its job, None while it lives."""
+
+    job_id: UUID
+    kind: str
+    state: str | None
+    result: str | None
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookUpKey(Op[KeyRecord | None]):
+    """What stands behind an idempotency key, also after its job left the archive."""
+
+    queue: str
+    key: str
+
+
+# --------------------------------------------------------------------------------------------------------- the lease
+
+
+class Known(NamedTuple):
+    """A kind and version that the claimer can run, and the lease its jobs get, seconds."""
+
+    kind: str
+    version: int
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Op[list[Job]]):
+    """Take up to ``limit`` due jobs: lock, mark running, set the lease, count the attempt, in one statement.
+
+    In order of priority, then available_at, then acceptance. Leaves alone what is locked, scheduled, gated, suspect,
+    expired, of an unknown kind or newer version, and everything in a paused queue.
+
+    Args:
+        known: what the claimer can run.
+        token: the lease token, new for each call.
+        worker: who claims.
+        ahead: claim for later: leaves jobs whose only attempt this would be.
+    """
+
+    queue: str
+    known: Sequence[Known]
+    limit: int
+    token: UUID
+    worker: UUID
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSuspects(Op[list[Job]]):
+    """Take up to ``limit`` due suspects, oldest first, for free child slots; otherwise as ``Claim``."""
+
+    queue: str
+    known: Sequence[Known]
+    limit: int
+    token: UUID
+    worker: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt(Op[list[Job]]):
+    """The unexpired jobs under a token: what a claim took whose answer was lost."""
+
+    queue: str
+    token: UUID
+
+
+class Held(NamedTuple):
+    """A lease to be extended by so many seconds from now."""
+
+    id: UUID
+    token: UUID
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extend(Op[dict[UUID, Extension]]):
+    """Move the end of leases that are still ours; never waits for a locked row."""
+
+    queue: str
+    leases: Sequence[Held]
+
+
+# -------------------------------------------------------------------------------------------------------- settlements
+
+
+class Completion(NamedTuple):
+    """A job that is done, and the JSON text of its result."""
+
+    id: UUID
+    token: UUID
+    result: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complete(Op[dict[UUID, Settlement]]):
+    """running -> done: leaves the hot table for the archive; its key's row keeps state and result."""
+
+    queue: str
+    items: Sequence[Completion]
+
+
+class Failed(NamedTuple):
+    """An attempt that failed and may be tried again.
+
+    Args:
+        delay: seconds until it is available again.
+        failure: JSON text for the history; attempt and times are added by the store.
+        death: its child died: it becomes a suspect and its streak of deaths grows.
+    """
+
+    id: UUID
+    token: UUID
+    delay: float
+    failure: str
+    death: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retry(Op[dict[UUID, Settlement]]):
+    """running -> pending after a delay; the attempt stays spent. Without attempts left it answers ``lost``: bury it."""
+
+    queue: str
+    items: Sequence[Failed]
+
+
+class Deferred(NamedTuple):
+    """An attempt that ended with "not now"; ``delay`` seconds, ``failure`` JSON text or None."""
+
+    id: UUID
+    token: UUID
+    delay: float
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(Op[dict[UUID, Settlement]]):
+    """running -> pending because the other side said "not now"; gives the attempt back, counts a deferral."""
+
+    queue: str
+    items: Sequence[Deferred]
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze(Op[dict[UUID, Settlement]]):
+    """running -> pending because the handler said "not yet"; gives the attempt back, counts a deferral."""
+
+    queue: str
+    items: Sequence[Deferred]
+
+
+class Given(NamedTuple):
+    """A job to be given up, and why."""
+
+    id: UUID
+    token: UUID
+    reason: DeadReason
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bury(Op[dict[UUID, Settlement]]):
+    """running -> dead: payload, reason and history kept until somebody redrives or discards it."""
+
+    queue: str
+    items: Sequence[Given]
+
+
+class Unrun(NamedTuple):
+    """A lease to be given back."""
+
+    id: UUID
+    token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Release(Op[dict[UUID, Settlement]]):
+    """running -> pending at once: the claimer did not run it, or has stopped running it; the attempt is given back."""
+
+    queue: str
+    items: Sequence[Unrun]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled(Op[set[UUID]]):
+    """Which of these leases have settled already: asked after a settlement whose answer was lost."""
+
+    queue: str
+    items: Sequence[Unrun]
+
+
+# ------------------------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup(Op[bool]):
+    """Write the dedup row inside an effect's transaction; False when the effect is there already.
+
+    Waits for another transaction that is writing the same row.
+
+    Args:
+        dedup_key: ``Job.idempotency_key``.
+        step: which effect of the job.
+        ttl: seconds until the row may be pruned; None when it lives and goes with the idempotency key's row.
+    """
+
+    queue: str
+    dedup_key: str
+    step: str
+    job_id: UUID
+    ttl: float | None
+
+
+# ------------------------------------------------------------------------------------------- people and housekeeping
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Op[dict[UUID, Literal["cancelled", "asked"]]]):
+    """pending -> cancelled (asked); a running one is asked to stop and learns it with its next heartbeat.
+
+    What is not in the answer has ended or is not known.
+    """
+
+    queue: str
+    ids: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryNow(Op[list[UUID]]):
+    """Make pending jobs available at once; answers those it changed."""
+
+    queue: str
+    ids: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPriority(Op[list[UUID]]):
+    """Change the priority of pending jobs; answers those it changed."""
+
+    queue: str
+    ids: Sequence[UUID]
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expire(Op[list[UUID]]):
+    """pending -> cancelled (expired), for jobs whose time to be useful is over."""
+
+    queue: str
+    limit: int = 500
+
+
+class Swept(NamedTuple):
+    """A job whose lease had expired, and where it is now."""
+
+    id: UUID
+    kind: str
+    state: Literal["pending", "dead", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep(Op[list[Swept]]):
+    """Expired leases: running -> pending as a suspect, dead (exhausted) when attempts are spent, or cancelled (asked)."""
+
+    queue: str
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NextExpiry(Op[float | None]):
+    """Seconds until the next lease of a queue ends (negative: overdue), None when nothing runs."""
+
+    queue: str
+
+
+class Revived(NamedTuple):
+    """A dead letter to be redriven; ``payload`` (JSON text) and ``kind`` replace its own; ``delay`` in seconds."""
+
+    id: UUID
+    delay: float = 0.0
+    payload: str | None = None
+    kind: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Redrive(Op[list[UUID]]):
+    """dead -> pending: same id, attempts 0, redrives + 1; poison starts as a suspect. Answers those it moved."""
+
+    queue: str
+    items: Sequence[Revived]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard(Op[list[UUID]]):
+    """dead -> cancelled (discarded). Answers those it moved."""
+
+    queue: str
+    ids: Sequence[UUID]
+
+
+class Pruned(NamedTuple):
+    """How much was forgotten."""
+
+    keys: int
+    dedup: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prune(Op[Pruned]):
+    """Forget expired keys with their dedup rows, and expired dedup rows whose job has ended; in small batches."""
+
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ListJobs(Op[list[Record]]):
+    """Live and archived jobs, newest first, by filter; ``before`` pages (a ``seq``)."""
+
+    queue: str | None = None
+    kind: str | None = None
+    state: str | None = None
+    key: str | None = None
+    before: int | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ListDead(Op[list[Record]]):
+    """Dead letters, oldest end first, by filter.
+
+    Args:
+        error: type of the last failure, e.g. ``TimeoutError``.
+        older_than: seconds since it died, at least.
+        younger_than: seconds since it died, at most.
+        after: pages: the (ended_at, id) of the last one seen.
+    """
+
+    queue: str | None = None
+    kind: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    older_than: float | None = None
+    younger_than: float | None = None
+    after_at: datetime | None = None
+    after_id: UUID | None = None
+    limit: int = 50
+
+
+class QueueStatus(NamedTuple):
+    """One queue in figures: all are counts of jobs, but ``lag``: seconds the oldest job waits that could run now."""
+
+    queue: str
+    owner: str | None
+    paused: bool
+    pending: int
+    scheduled: int
+    gated: int
+    suspect: int
+    running: int
+    overdue: int
+    dead: dict[str, int]
+    lag: float | None
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status(Op[list[QueueStatus]]):
+    """Every queue that is known or holds anything; ``pending`` counts what could run now."""
+
+
+class KindRow(NamedTuple):
+    """A kind as the database knows it; ``operator`` values win over those of ``policy``.
+
+    Args:
+        policy: as declared: ``max_attempts``, ``lease``, ``timeout``, ``key_ttl`` (seconds), back-off.
+        operator: what was set by command.
+        arguments: JSON schema of the payload.
+    """
+
+    name: str
+    version: int
+    queue: str
+    aliases: list[str]
+    effect: bool
+    policy: dict[str, Any]
+    operator: dict[str, Any]
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterKinds(Op[list[KindRow]]):
+    """Make kinds and their queues known (their ``operator`` is ignored); answers them as they stand."""
+
+    kinds: Sequence[KindRow]
+
+
+@dataclass(frozen=True, slots=True)
+class ListKinds(Op[list[KindRow]]):
+    """Kinds the database knows: one name (its aliases count), or all."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetKind(Op[bool]):
+    """Merge operator values into a kind, all versions; None removes one. False: no such kind."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class QueueRow(NamedTuple):
+    """A queue's settings; ``slo`` seconds of lag, ``retention`` days ended jobs are kept (0: not at all)."""
+
+    name: str
+    owner: str | None
+    slo: float | None
+    paused: bool
+    retention: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetQueue(Op[QueueRow]):
+    """Create a queue or change its settings; fields not in ``values`` stay as they are."""
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeeWorker(Op[None]):
+    """A worker says it is here: written at its start and then with its presence heartbeat."""
+
+    id: UUID
+    name: str
+    queues: Sequence[str]
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetWorker(Op[None]):
+    """A worker says goodbye."""
+
+    id: UUID
+
+
+class Remaining(NamedTuple):
+    """Jobs that are due or leased ``now``, and those that come ``later`` (scheduled, retries)."""
+
+    now: int
+    later: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Op[Remaining]):
+    """What is left of these kinds in a queue: a burst worker may end when nothing is left now."""
+
+    queue: str
+    known: Sequence[Known]
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep(Op[list[str]]):
+    """Make the archive's partitions some days ahead and drop those that are older than every queue's retention.
+
+    Waits for a lock at most a moment; what could not be done now is done next time. Answers what it did.
+    """

@@ -1,0 +1,82 @@
+-- accept: (nothing) -> pending. Arrays in, one answer for each item, in one statement and one commit.
+--
+-- Why it is safe: a key is won by the insert into keys alone (ON CONFLICT DO NOTHING waits for an open transaction that
+-- inserts the same key, and locks nothing of a row that is there), and a keyed job is inserted only by the winner. Keys
+-- are inserted in order, so two calls cannot wait for each other. An expired key is removed in the same statement: two
+-- that find it expired meet at its row, and the second finds the first one's new row. A key that another session
+-- committed after this statement began is not visible to it: answer 'unseen', and the caller looks again.
+with
+asked as materialized (
+    select i.*, i.payload_text::jsonb as payload,
+           octet_length(i.payload_text::jsonb::text) <= %(max_bytes)s as fits,
+           case when i.key is not null then
+               sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8'))
+           end as fingerprint
+    from unnest(
+        %(id)s::uuid[], %(payload)s::text[], %(priority)s::smallint[], %(delay)s::float8[], %(at)s::timestamptz[],
+        %(expires_in)s::float8[], %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[]
+    ) with ordinality
+        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, ord)
+),
+policy as materialized (
+    select coalesce((max(k.operator ->> 'max_attempts'))::smallint, %(max_attempts)s::smallint) as max_attempts,
+           make_interval(secs => coalesce((max(k.operator ->> 'key_ttl'))::float8, %(key_ttl)s::float8)) as key_ttl,
+           clock_timestamp() as now
+    from tenure.kinds k
+    where k.name = %(kind)s and k.version = %(version)s
+),
+first as materialized (
+    select distinct on (a.key) a.key, a.id, a.fingerprint
+    from asked a
+    where a.key is not null and a.fits
+    order by a.key, a.ord
+),
+lapsed as (
+    delete from tenure.keys k using first f, policy p
+    where k.queue = %(queue)s and k.key = f.key and k.expires_at <= p.now
+    returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
+),
+forgotten as (
+    delete from tenure.dedup d using lapsed l where d.queue = l.queue and d.dedup_key = l.dedup_key
+),
+won as (
+    insert into tenure.keys (queue, key, kind, fingerprint, job_id, ttl)
+    select %(queue)s, f.key, %(kind)s, f.fingerprint, f.id, p.key_ttl
+    from first f, policy p
+    where (select count(*) from lapsed) >= 0  -- the lapsed row goes before the new one comes
+    order by f.key
+    on conflict (queue, key) do nothing
+    returning key, job_id, fingerprint
+),
+accepted as (
+    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, expires_at,
+                             key, payload, headers)
+    select %(queue)s, a.id, %(kind)s, %(version)s, a.priority, p.max_attempts,
+           greatest(p.now, coalesce(a.at, p.now + make_interval(secs => a.delay))), p.now,
+           coalesce(a.expires_at, p.now + make_interval(secs => a.expires_in)),
+           a.key, a.payload, a.headers::jsonb
+    from asked a, policy p
+    where a.fits and (a.key is null or exists (select from won w where w.job_id = a.id))
+    order by a.ord
+    returning id
+)
+select coalesce(w.job_id, k.job_id, a.id) as id,
+       case
+           when not a.fits then 'too_large'
+           when a.key is null or w.job_id = a.id then 'new'
+           when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'
+           when coalesce(w.fingerprint, k.fingerprint) <> a.fingerprint then 'conflict'
+           else 'unseen'
+       end as answer,
+       case when w.key is not null or a.key is null then 'pending'
+            else coalesce(k.state::text, j.state::text, 'pending') end as state,
+       case when w.key is null then k.result::text end as result,
+       encode(coalesce(w.fingerprint, k.fingerprint), 'hex') as held,
+       encode(a.fingerprint, 'hex') as given
+from asked a
+left join won w on w.key = a.key
+cross join policy p
+left join tenure.keys k on k.queue = %(queue)s and k.key = a.key and w.key is null
+    and (k.expires_at is null or k.expires_at > p.now)
+left join tenure.jobs j on j.id = k.job_id and j.queue = %(queue)s
+order by a.ord

@@ -1,0 +1,7 @@
+-- adopt: the unexpired jobs under a token, for a claimer that made the token and never got the claim's answer.
+--
+-- Why it is safe: the token is known to its maker alone, so what carries it is leased to the asker. Reads; changes nothing.
+select {claimed}
+from tenure.jobs j
+cross join lateral (select extract(epoch from j.lease_until - j.claimed_at)::float8 as lease) k
+where j.queue = %(queue)s and j.state = 'running' and j.token = %(token)s and j.lease_until > clock_timestamp()

@@ -1,0 +1,17 @@
+-- bury: running -> dead, with its reason, payload and history; the key stays held.
+--
+-- Why it is safe: fenced (see "mine"); deletes by primary key and inserts in the same commit, so the job is in one place.
+with
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(reason)s::text[], %(failure)s::text[])
+        as g(id, token, reason, failure)
+),
+{mine},
+given_up as (
+    delete from tenure.jobs j using mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    returning j.*, m.reason, {failed} as told
+),
+{dead},
+{asked}
+select id, 'settled' as answer from given_up union all select id, 'cancelled' from asked

@@ -1,0 +1,23 @@
+-- cancel: pending -> cancelled (asked); a running job is marked, and its holder learns it with the next heartbeat.
+--
+-- Why it is safe: rows are locked in order of id before they are judged, so a claim or settlement that was under way has
+-- ended; the judgement is of the locked version.
+with
+locked as materialized (
+    select j.id, j.state
+    from tenure.jobs j
+    where j.queue = %(queue)s and j.id = any(%(ids)s::uuid[])
+    order by j.id
+    for update
+),
+marked as (
+    update tenure.jobs j set cancel = true
+    from locked l
+    where j.queue = %(queue)s and j.id = l.id and l.state = 'running'
+    returning j.id
+),
+mine as (
+    select l.id, true as cancel from locked l where l.state = 'pending'
+),
+{asked}
+select id, 'asked' as answer from marked union all select id, 'cancelled' from asked

@@ -1,0 +1,36 @@
+-- claim: pending -> running, up to a limit, in one atomic statement that locks, marks, leases and counts the attempt.
+--
+-- Why it is safe: SKIP LOCKED leaves a row to whoever locked it, and a row that changed since the statement began is
+-- checked again in its new version. The limit stands in a materialised CTE, which runs once. Each priority is a scan of
+-- its own that starts at the oldest due row, so scheduled rows are never read; the loop over priorities is pulled row by
+-- row and locks no more than the limit. Rows are found by the statement's time, which can bound an index scan; the lease
+-- starts when the row is in hand, by the clock that runs.
+with
+known as materialized (
+    select * from unnest(%(kind)s::text[], %(version)s::smallint[], %(lease)s::float8[]) as k(kind, version, lease)
+),
+due as materialized (
+    select j.id
+    from generate_series(0, 9) as p(priority)
+    cross join lateral (
+        select i.id
+        from tenure.jobs i
+        where i.queue = %(queue)s
+          and i.state = 'pending' and i.gate is null and not i.suspect
+          and i.priority = p.priority
+          and i.available_at <= statement_timestamp()
+          and (i.expires_at is null or i.expires_at > statement_timestamp())
+          and (i.max_attempts > 1 or not %(ahead)s)
+          and (i.kind, i.version) in (select k.kind, k.version from known k)
+        order by i.available_at, i.seq
+        limit %(limit)s
+        for update skip locked
+    ) j
+    where not exists (select from tenure.queues q where q.name = %(queue)s and q.paused)
+    limit %(limit)s
+)
+update tenure.jobs j
+set {leased}
+from due d, known k
+where j.queue = %(queue)s and j.id = d.id and k.kind = j.kind and k.version = j.version
+returning {claimed}

@@ -1,0 +1,28 @@
+-- discard: dead -> cancelled (discarded); the key's time to live starts.
+--
+-- Why it is safe: the delete from the dead letters decides who ends it; what a redrive holds is skipped.
+with
+locked as materialized (
+    select d.id
+    from tenure.dead d
+    where d.queue = %(queue)s and d.id = any(%(ids)s::uuid[])
+    order by d.id
+    for update skip locked
+),
+gone as (
+    delete from tenure.dead d using locked l
+    where d.queue = %(queue)s and d.id = l.id
+    returning d.*
+),
+kept as (
+    insert into tenure.archive ({ended})
+    select {discarded_ended} from gone j
+    where {keeps}
+),
+keys as (
+    update tenure.keys k
+    set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
+    from gone j
+    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+)
+select id from gone

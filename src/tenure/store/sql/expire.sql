@@ -1,0 +1,29 @@
+-- expire: pending -> cancelled (expired), for jobs that are pointless by now.
+--
+-- Why it is safe: only pending rows, and what a claim or a cancellation holds is skipped.
+with
+late as materialized (
+    select j.id
+    from tenure.jobs j
+    where j.queue = %(queue)s and j.state = 'pending' and j.expires_at <= statement_timestamp()
+    order by j.expires_at
+    limit %(limit)s
+    for update skip locked
+),
+expired as (
+    delete from tenure.jobs j using late l
+    where j.queue = %(queue)s and j.id = l.id
+    returning j.*
+),
+kept as (
+    insert into tenure.archive ({ended})
+    select {expired_ended} from expired j
+    where {keeps}
+),
+keys as (
+    update tenure.keys k
+    set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
+    from expired j
+    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+)
+select id from expired

@@ -1,0 +1,17 @@
+-- Those of "mine" that somebody asked to cancel never return to pending: they end here, archived and their keys released.
+asked as (
+    delete from tenure.jobs j using mine m
+    where j.queue = %(queue)s and j.id = m.id and m.cancel
+    returning j.*
+),
+asked_kept as (
+    insert into tenure.archive ({ended})
+    select {asked_ended} from asked j
+    where {keeps}
+),
+asked_keys as (
+    update tenure.keys k
+    set state = 'cancelled', token = j.token, expires_at = clock_timestamp() + k.ttl
+    from asked j
+    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+)

@@ -1,0 +1,11 @@
+-- Those that are given up: into the dead letters, their keys held on.
+buried as (
+    insert into tenure.dead ({ended})
+    select {dead_ended} from given_up j
+),
+buried_keys as (
+    update tenure.keys k
+    set state = 'dead', token = j.token
+    from given_up j
+    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+)

@@ -1,0 +1,18 @@
+-- running -> pending after a delay: the attempt is given back, a deferral counted, the handler's own end clears suspicion.
+with
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(delay)s::float8[], %(failure)s::text[])
+        as g(id, token, delay, failure)
+),
+{mine},
+back as (
+    update tenure.jobs j
+    set {pending}, available_at = clock_timestamp() + make_interval(secs => m.delay),
+        attempts = j.attempts - 1, deferrals = j.deferrals + 1, suspect = false, expiries = 0, deaths = 0,
+        history = case when m.failure is null then j.history else {failed} end
+    from mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    returning j.id
+),
+{asked}
+select id, 'settled' as answer from back union all select id, 'cancelled' from asked

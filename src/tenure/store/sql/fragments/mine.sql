@@ -1,0 +1,16 @@
+-- The fence. Rows are locked first, in order of id, and only then are token and time checked, by the clock that runs
+-- (a statement's own time would be that of before the wait). What is checked is the locked version of the row, so a
+-- heartbeat or a cancellation that committed meanwhile is seen.
+locked as materialized (
+    select j.id, j.token, j.lease_until, j.cancel, j.attempts, j.max_attempts
+    from tenure.jobs j
+    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[]) and j.state = 'running'
+    order by j.id
+    for update
+),
+mine as materialized (
+    select given.*, l.cancel, l.attempts, l.max_attempts
+    from given
+    join locked l on l.id = given.id and l.token = given.token
+    where l.lease_until > clock_timestamp()
+)

@@ -1,0 +1,41 @@
+-- redrive: dead -> pending, same id, attempts fresh; payload and kind may be replaced. Poison comes back as a suspect.
+--
+-- Why it is safe: the delete from the dead letters decides who moves it, so two redrives of one job give one; the key was
+-- held all along and is only marked alive again, so uniqueness is not asked a second time. What is locked is skipped.
+with
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(delay)s::float8[], %(payload)s::text[], %(kind)s::text[],
+                         %(version)s::smallint[]) as g(id, delay, payload, kind, version)
+),
+locked as materialized (
+    select d.id
+    from tenure.dead d
+    where d.queue = %(queue)s and d.id = any(%(id)s::uuid[])
+    order by d.id
+    for update skip locked
+),
+risen as (
+    delete from tenure.dead d using locked l
+    where d.queue = %(queue)s and d.id = l.id
+    returning d.*
+),
+revived as (
+    insert into tenure.jobs (queue, id, seq, kind, version, priority, max_attempts, claims, releases, redrives, suspect,
+                             available_at, accepted_at, expires_at, key, key_queue, key_kind, payload, headers, history)
+    overriding system value
+    select r.queue, r.id, r.seq, coalesce(g.kind, r.kind), coalesce(g.version, r.version), r.priority, r.max_attempts,
+           r.claims, r.releases, r.redrives + 1, r.reason = 'poison',
+           clock_timestamp() + make_interval(secs => g.delay), r.accepted_at, null,
+           r.key, r.key_queue, coalesce(r.key_kind, case when g.kind <> r.kind then r.kind end),
+           coalesce(g.payload::jsonb, r.payload), r.headers, r.history
+    from risen r
+    join given g on g.id = r.id
+    returning id
+),
+keys as (
+    update tenure.keys k
+    set state = null, token = null
+    from risen r
+    where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
+)
+select id from revived

@@ -1,0 +1,17 @@
+-- release: running -> pending at once, for a job that was not run or has stopped running; the attempt is given back.
+--
+-- Why it is safe: fenced (see "mine"). Suspicion and its streaks stay: not running a job says nothing about it.
+with
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[]) as g(id, token)
+),
+{mine},
+back as (
+    update tenure.jobs j
+    set {pending}, available_at = clock_timestamp(), attempts = j.attempts - 1, releases = j.releases + 1
+    from mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    returning j.id
+),
+{asked}
+select id, 'settled' as answer from back union all select id, 'cancelled' from asked

@@ -1,0 +1,21 @@
+-- retry: running -> pending after a failure that may pass; the attempt stays spent, the failure joins the history.
+--
+-- Why it is safe: fenced (see "mine"). A job without attempts left is not touched: its worker buries it, and if that
+-- worker dies the sweep does. The handler's own end clears suspicion; a child's death makes it.
+with
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(delay)s::float8[], %(failure)s::text[], %(death)s::bool[])
+        as g(id, token, delay, failure, death)
+),
+{mine},
+back as (
+    update tenure.jobs j
+    set {pending}, available_at = clock_timestamp() + make_interval(secs => m.delay),
+        suspect = m.death, expiries = 0, deaths = case when m.death then j.deaths + 1 else 0 end,
+        history = {failed}
+    from mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.attempts < m.max_attempts
+    returning j.id
+),
+{asked}
+select id, 'settled' as answer from back union all select id, 'cancelled' from asked

@@ -1,0 +1,11 @@
+-- retry_now: makes pending jobs available at once. Safe: touches pending rows, in order of id.
+with locked as materialized (
+    select j.id, j.state from tenure.jobs j
+    where j.queue = %(queue)s and j.id = any(%(ids)s::uuid[])
+    order by j.id
+    for update
+)
+update tenure.jobs j set available_at = clock_timestamp()
+from locked l
+where j.queue = %(queue)s and j.id = l.id and l.state = 'pending'
+returning j.id

@@ -1,0 +1,34 @@
+-- sweep: expired leases. running -> pending as a suspect, -> dead (exhausted) when its attempts are spent, -> cancelled
+-- when somebody had asked for it.
+--
+-- Why it is safe: an expired lease is lost whether or not anybody takes the job, so its holder can settle nothing any
+-- more; what a settlement or another sweep holds is skipped. Each row is judged by itself, from the row alone: kinds this
+-- process has never heard of come back like any other.
+with
+mine as materialized (
+    select j.id, j.cancel, j.attempts < j.max_attempts as again,
+           jsonb_build_object('class', 'expired', 'type', 'LeaseExpired', 'message', 'the lease expired',
+                              'worker', (select w.name from tenure.workers w where w.id = j.worker))::text as failure
+    from tenure.jobs j
+    where j.queue = %(queue)s and j.state = 'running' and j.lease_until <= statement_timestamp()
+    order by j.lease_until
+    limit %(limit)s
+    for update of j skip locked
+),
+back as (
+    update tenure.jobs j
+    set {pending}, available_at = clock_timestamp(), suspect = true, expiries = j.expiries + 1, history = {failed}
+    from mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.again
+    returning j.id, j.kind
+),
+given_up as (
+    delete from tenure.jobs j using mine m
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and not m.again
+    returning j.*, 'exhausted' as reason, {failed} as told
+),
+{dead},
+{asked}
+select id, kind, 'pending' as state from back
+union all select id, kind, 'dead' from given_up
+union all select id, kind, 'cancelled' from asked

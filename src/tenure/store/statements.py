@@ -1,0 +1,85 @@
+"""The SQL files, loaded: one statement for each operation, its fragments put in, its schema named.
+
+The files say ``tenure.`` for the schema and ``{name}`` for a fragment: a piece that several transitions share, such as
+the fence, kept in ``sql/fragments``. Only this module knows both conventions, so the files can be read and linted as they
+stand.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from psycopg import sql
+
+from tenure.errors import ConfigError
+
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+# The columns of what has ended, archived or dead, in the order in which they are written.
+_ENDED = (
+    "queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims, releases, redrives,"
+    " accepted_at, claimed_at, ended_at, expires_at, token, worker, reason, key, key_queue, key_kind, payload, headers,"
+    " history, result"
+)
+
+
+def _ended(state: str, *, reason: str = "null", history: str = "j.history", result: str = "null::jsonb") -> str:
+    """The values of a row that ends, taken from a hot (or dead) row called ``j``."""
+    special = {
+        "state": f"'{state}'",
+        "ended_at": "clock_timestamp()",
+        "reason": reason,
+        "history": history,
+        "result": result,
+    }
+    return ", ".join(special.get(column, f"j.{column}") for column in _ENDED.split(", "))
+
+
+_COLUMNS = {
+    "ended": _ENDED,
+    "done_ended": _ended("done", result="j.result"),
+    "asked_ended": _ended("cancelled", reason="'asked'"),
+    "expired_ended": _ended("cancelled", reason="'expired'"),
+    "discarded_ended": _ended("cancelled", reason="'discarded'", result="j.result"),
+    "dead_ended": _ended("dead", reason="j.reason", history="j.told"),
+}
+
+
+def schema_name(name: str) -> str:
+    """A schema name that needs no quoting to be read: lower-case letters, digits and underscores.
+
+    Raises:
+        ConfigError: it is anything else, or begins with ``pg_``.
+    """
+    if not _NAME.fullmatch(name) or name.startswith("pg_"):
+        raise ConfigError(
+            f"{name!r} cannot be a schema name.",
+            hint="Use lower-case letters, digits and underscores, at most 63, not beginning with a digit or pg_.",
+        )
+    return name
+
+
+def in_schema(text: str, schema: str) -> str:
+    """SQL that says ``tenure.`` as SQL for another schema, quoted."""
+    quoted = sql.Identifier(schema_name(schema)).as_string(None)
+    return re.sub(r"\btenure\.", lambda _: f"{quoted}.", text)
+
+
+@cache
+def statement(name: str, schema: str) -> str:
+    """The statement in ``sql/<name>.sql`` for a schema, ready to run."""
+    return in_schema(_expanded(_read(f"sql/{name}.sql")), schema)
+
+
+def _read(path: str) -> str:
+    return files("tenure.store").joinpath(path).read_text("utf-8")
+
+
+def _expanded(text: str) -> str:
+    def fragment(match: re.Match[str]) -> str:
+        name = match[1]
+        return _COLUMNS[name] if name in _COLUMNS else _expanded(_read(f"sql/fragments/{name}.sql").rstrip())
+
+    return re.sub(r"\{([a-z_]+)\}", fragment, text)

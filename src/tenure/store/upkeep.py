@@ -1,0 +1,101 @@
+"""Upkeep of the archive: partitions are made days ahead and dropped when no queue wants them any more.
+
+Dropping a partition needs a short exclusive lock on the archive. It is tried with a lock timeout of a moment, so an
+hour-long report delays the drop, and nothing else; next time it is tried again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import psycopg
+from psycopg import Connection, sql
+
+from tenure.store.statements import in_schema
+
+AHEAD = 7
+"""Days for which partitions are made in advance."""
+
+RETENTION = 7
+"""Days ended jobs are kept where the queue says nothing."""
+
+_PATIENCE = "100ms"
+
+
+def upkeep(conn: Connection, schema: str) -> list[str]:
+    """Make the partitions that will be needed, drop those that are past; answers what was done.
+
+    Args:
+        conn: an autocommit connection of the schema's owner.
+    """
+    done: list[str] = []
+    with conn.transaction():
+        if not _alone(conn, schema):
+            return done
+        there = _partitions(conn, schema)
+        today = _today(conn)
+        wanted = {today + timedelta(days=n) for n in range(AHEAD + 1)}
+        done += [f"made {_partition(day)}" for day in sorted(wanted - there) if _tried(conn, _make(schema, day))]
+        past = {day for day in there if day < today - timedelta(days=_longest_retention(conn, schema))}
+        done += [f"dropped {_partition(day)}" for day in sorted(past) if _tried(conn, _drop(schema, day))]
+        conn.execute(
+            in_schema("delete from tenure.workers where seen_at < now() - %s", schema), [timedelta(days=RETENTION)]
+        )
+    return done
+
+
+def _alone(conn: Connection, schema: str) -> bool:
+    lock = "select pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+    return conn.execute(lock, [f"tenure.upkeep/{schema}"]).fetchone() == (True,)
+
+
+def _partition(day: date) -> str:
+    return f"archive_{day:%Y%m%d}"
+
+
+def _partitions(conn: Connection, schema: str) -> set[date]:
+    rows = conn.execute(
+        "select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = %s::regclass",
+        [f'"{schema}".archive'],
+    ).fetchall()
+    return {datetime.strptime(name[8:], "%Y%m%d").replace(tzinfo=UTC).date() for (name,) in rows if name[8:].isdigit()}
+
+
+def _today(conn: Connection) -> date:
+    row = conn.execute("select (clock_timestamp() at time zone 'UTC')::date").fetchone()
+    if row is None:
+        raise AssertionError("a select without a row")
+    today: date = row[0]
+    return today
+
+
+def _longest_retention(conn: Connection, schema: str) -> int:
+    row = conn.execute(
+        in_schema("select coalesce(max(coalesce(retention, %s)), 0)::int from tenure.queues", schema), [RETENTION]
+    ).fetchone()
+    return max(row[0] if row else 0, RETENTION)
+
+
+def _make(schema: str, day: date) -> sql.Composed:
+    return sql.SQL("create table {} partition of {} for values from ({}) to ({})").format(
+        sql.Identifier(schema, _partition(day)),
+        sql.Identifier(schema, "archive"),
+        sql.Literal(f"{day:%Y-%m-%d} 00:00:00+00"),
+        sql.Literal(f"{day + timedelta(days=1):%Y-%m-%d} 00:00:00+00"),
+    )
+
+
+def _drop(schema: str, day: date) -> sql.Composed:
+    return sql.SQL("drop table {}").format(sql.Identifier(schema, _partition(day)))
+
+
+def _tried(conn: Connection, statement: sql.Composed) -> bool:
+    """Run it with little patience; False when somebody holds the table, and nothing is changed."""
+    try:
+        with conn.transaction():
+            conn.execute(sql.SQL("set local lock_timeout = {}").format(sql.Literal(_PATIENCE)))
+            conn.execute(statement)
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
+        # A check violation: rows of that day stand in the default partition, where they are found and kept as well.
+        return False
+    return True

@@ -1,0 +1,120 @@
+"""Servers and databases for the tests.
+
+Each worker of the test run attaches to one embedded PostgreSQL 18 and, where its binaries are found, one PostgreSQL 15;
+both live in a base directory of the test run and go when the last worker has gone. Each test gets a database of its own,
+copied from a template that has the schema. With CI=true a missing server fails the test; at home it skips, with the reason.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tenure import embedded
+from tenure.store.postgres import PostgresStore
+
+PG15 = Path("/usr/lib/postgresql/15/bin")
+
+
+@dataclass
+class Server:
+    """A running PostgreSQL of the test run's own, and databases on it."""
+
+    engine: embedded.Engine
+    template: str
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def dsn(self, database: str) -> str:
+        return f"{self.engine.dsn.replace('dbname=tenure', '')} dbname={database}"
+
+    def fresh(self, *, template: str | None = None) -> str:
+        """A new database; answers its DSN."""
+        name = f"t_{os.getpid()}_{next(self.numbers)}"
+        with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
+            admin.execute(f"create database {name} template {template or self.template}")
+        return self.dsn(name)
+
+    def drop(self, dsn: str) -> None:
+        name = dsn.rsplit("dbname=", 1)[1]
+        with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
+            admin.execute(f"drop database if exists {name} with (force)")
+
+
+def missing(reason: str) -> None:
+    """A service the test needs is not there."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason}; required with CI=true")
+    pytest.skip(reason)
+
+
+def _server(major: int, tmp: Path, bin_dir: Path | None) -> Iterator[Server]:
+    engine = embedded.attach(tmp / f"pg{major}", bin_dir=bin_dir, settings={"max_connections": "200"})
+    try:
+        template = f"template_{os.getpid()}"
+        with psycopg.connect(engine.dsn, autocommit=True) as admin:
+            admin.execute(f"create database {template}")
+        server = Server(engine, template)
+        PostgresStore(server.dsn(template)).migrate()
+        yield server
+        with psycopg.connect(engine.dsn, autocommit=True) as admin:
+            admin.execute(f"drop database if exists {template} with (force)")
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="session")
+def base(request: pytest.FixtureRequest) -> Path:
+    """A directory that all workers of this test run share and that the server's own user can reach."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    path = Path(tempfile.gettempdir()) / f"tenure-tests-{run[:12]}"
+    path.mkdir(mode=0o711, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def pg18(base: Path) -> Iterator[Server]:
+    yield from _server(18, base, None)
+
+
+@pytest.fixture(scope="session")
+def pg15(base: Path) -> Iterator[Server]:
+    if not (PG15 / "postgres").exists():
+        missing("no PostgreSQL 15 binaries")
+    yield from _server(15, base, PG15)
+
+
+@pytest.fixture(params=["pg18", "pg15"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each supported server in turn."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def dsn(pg18: Server) -> Iterator[str]:
+    """A database of its own with the schema, on PostgreSQL 18."""
+    dsn = pg18.fresh()
+    yield dsn
+    pg18.drop(dsn)
+
+
+@pytest.fixture
+def pg_dsn(server: Server) -> Iterator[str]:
+    """A database of its own with the schema, on each supported server."""
+    dsn = server.fresh()
+    yield dsn
+    server.drop(dsn)
+
+
+@pytest.fixture
+def pg_store(pg_dsn: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(pg_dsn)
+    yield store
+    store.close()

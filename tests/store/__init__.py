@@ -1,0 +1,1 @@
+"""The conformance suite: what every store must do, whatever is behind it."""

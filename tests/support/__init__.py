@@ -1,0 +1,1 @@
+"""What tests stand on that is no part of the product."""

@@ -1,0 +1,296 @@
+"""Text that PostgreSQL keeps unchanged, and what is said about text that it would not."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import math
+import uuid
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, model_serializer
+
+from tenure import jsontext
+from tenure.errors import InvalidPayload
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "cases" / "payloads.jsonl").read_text().splitlines()]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5),
+    max_leaves=20,
+)
+
+
+def levels(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def says(error: pytest.ExceptionInfo[InvalidPayload], words: str) -> bool:
+    return words.lower() in str(error.value).lower()
+
+
+# -- check ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["text"][:30] or "nothing" for case in CASES])
+def test_check_answers_each_case_as_the_contract_says(case: dict[str, str]) -> None:
+    refused = case["answer"].startswith("error") and "inert" not in case["answer"]
+    if not refused:
+        assert jsontext.check(case["text"]) == json.loads(case["text"])
+        return
+    with pytest.raises(InvalidPayload) as caught:
+        jsontext.check(case["text"])
+    assert says(caught, case["answer"].removeprefix("error: "))
+    assert says(caught, "nothing was stored")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"n": -Infinity}', "not JSON"),
+        ('{"a": 1} x', "not JSON"),
+        ("{'a': 1}", "not JSON"),
+        ('{"a": "line\nbreak"}', "not JSON"),
+        ("\ufeff{}", "not JSON"),
+        ('{"n": 1e400}', "out of range"),
+        ('{"n": 1e-401}', "out of range"),
+        ('{"n": 0e400000}', "out of range"),
+        ('{"n": 1e99999999999999999999}', "out of range"),
+        ('{"n": 0.' + "1" * 16384 + "}", "out of range"),
+        ('{"n": ' + "9" * 4301 + "}", "out of range"),
+        ('{"a": {"b": 1, "\\u0062": 2}}', "duplicate name 'b'"),
+        ('{"s": "\\udc00"}', "lone surrogate"),
+        ('{"s": "\\ud83d\\u0041"}', "lone surrogate"),
+        ('{"s": "\ud800"}', "lone surrogate"),
+        ('{"s": "\\\\\\u0000"}', "NUL"),
+        ('{"\\u0000": 1}', "NUL"),
+        ("null", "null, but arguments are an object"),
+        ('"text"', "string, but arguments are an object"),
+        ("1", "number, but arguments are an object"),
+        ("1.5", "number, but arguments are an object"),
+        ("true", "boolean, but arguments are an object"),
+        ('{"a":' * 201 + "1" + "}" * 201, "too deep"),
+        ('{"a":' * 100_000 + "1" + "}" * 100_000, "too deep"),
+        ("[" * 100_000, "too deep"),
+    ],
+)
+def test_check_refuses_what_postgresql_refuses_or_changes(text: str, words: str) -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        jsontext.check(text)
+    assert says(caught, words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        ' {"a": 1}\n',
+        '{"n": 1e308}',
+        '{"n": 5e-324}',
+        '{"n": ' + "9" * 4300 + "}",
+        '{"n": -' + "9" * 4300 + "}",
+        '{"s": "\\\\u0000 and \\\\ud800 are text"}',
+        '{"s": "\\ud83d\\ude00\\u0001\\/"}',
+        '{"s": "' + "[{" * 1000 + '"}',
+        '{"a":' * 200 + "1" + "}" * 200,
+        '{"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 2}]}',
+    ],
+)
+def test_check_accepts_what_only_looks_dangerous(text: str) -> None:
+    assert jsontext.check(text) == json.loads(text)
+
+
+def test_check_shortens_what_it_quotes() -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        jsontext.check('{"n": ' + "9" * 100_000 + "}")
+    assert len(str(caught.value)) < 300
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5))
+def test_check_reads_what_dumps_wrote(value: dict[str, Any]) -> None:
+    try:
+        text = jsontext.dumps(value)
+    except InvalidPayload:
+        return
+    assert jsontext.check(text) == value
+
+
+@given(st.text())
+def test_check_answers_any_text_with_an_object_or_a_typed_error(text: str) -> None:
+    with contextlib.suppress(InvalidPayload):
+        assert isinstance(jsontext.check(text), dict)
+
+
+# -- dumps ------------------------------------------------------------------------------------------------------------
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Order(BaseModel):
+    number: int = 1
+    weight: float = 1.5
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": 1, "b": [True, None, "x"]}, '{"a": 1, "b": [true, null, "x"]}'),
+        ({"e": "é😀"}, '{"e": "é😀"}'),
+        ({1: 2, 1.5: 3, False: 4}, '{"1": 2, "1.5": 3, "false": 4}'),
+        ((1, 2), "[1, 2]"),
+        (b"bytes", '"bytes"'),
+        (Colour.RED, '"red"'),
+        (Order(), '{"number": 1, "weight": 1.5}'),
+        (Point(), '{"x": 1}'),
+        (Decimal("1.50"), '"1.50"'),
+        (uuid.UUID(int=0), '"00000000-0000-0000-0000-000000000000"'),
+        (datetime(2026, 1, 1, tzinfo=UTC), '"2026-01-01T00:00:00Z"'),
+        (10**4299, "1" + "0" * 4299),
+        ("\\u0000", '"\\\\u0000"'),
+    ],
+)
+def test_dumps_writes_what_pydantic_can_write(value: object, text: str) -> None:
+    assert jsontext.dumps(value) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1e16, "10000000000000000.0"),
+        (-1.5e300, "-15" + "0" * 299 + ".0"),
+        (1e-7, "0.0000001"),
+        (0.1, "0.1"),
+        (1.0, "1.0"),
+        (100, "100"),
+    ],
+)
+def test_dumps_writes_numbers_out_as_postgresql_does(number: float, text: str) -> None:
+    assert jsontext.dumps({"n": number, "1e+16": "1e+16"}) == f'{{"n": {text}, "1e+16": "1e+16"}}'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_comes_back_as_the_same_float(number: float) -> None:
+    text = jsontext.dumps({"n": number, 'quote "1e+20" \\': "1e-7"})
+    back = json.loads(text)["n"]
+    assert type(back) is float
+    assert back == number
+    assert "e+" not in text.partition("quote")[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (math.nan, "JSON compliant"),
+        ([math.inf], "JSON compliant"),
+        (Order(weight=math.nan), "JSON compliant"),
+        ("a\0b", "NUL"),
+        ({"a\0b": 1}, "NUL"),
+        ({"s": "\ud800"}, "surrogate"),
+        ({"\udc00": 1}, "surrogate"),
+        (b"\xff", "utf-8"),
+        (object(), "object"),
+        (10**4300, "4300 digits"),
+        ({1: "a", "1": "b"}, "duplicate name '1'"),
+        ({"deep": [{None: 1, "None": 2}]}, "duplicate name 'None'"),
+        (levels(201), "too deep"),
+        (levels(100_000), "levels deep"),
+    ],
+    ids=range(14),
+)
+def test_dumps_refuses_what_cannot_be_kept(value: object, words: str) -> None:
+    with pytest.raises(InvalidPayload) as caught:
+        jsontext.dumps(value)
+    assert says(caught, words)
+
+
+def test_dumps_takes_the_documented_depth() -> None:
+    assert jsontext.dumps(levels(200)) == "[" * 200 + "]" * 200
+
+
+def test_dumps_refuses_a_value_that_contains_itself() -> None:
+    value: list[object] = []
+    value.append(value)
+    with pytest.raises(InvalidPayload):
+        jsontext.dumps(value)
+
+
+# -- what a finished attempt leaves behind ----------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(), max_size=300), st.integers(0, 200))
+def test_clean_text_is_storable_and_bounded(text: str, limit: int) -> None:
+    kept = jsontext.clean(text, limit)
+    assert len(kept.encode()) <= limit
+    assert "\0" not in kept
+    if len(text.encode(errors="surrogatepass")) <= limit and text.isascii() and "\0" not in text:
+        assert kept == text
+
+
+def test_clean_replaces_nul_and_lone_surrogates() -> None:
+    assert jsontext.clean("a\0b\ud800c😀", 100) == "a\ufffdb\ufffdc😀"
+
+
+def test_clean_keeps_the_beginning_and_the_end() -> None:
+    kept = jsontext.clean("Traceback: " + "é" * 100_000 + " ValueError: why", 200)
+    assert kept.startswith("Traceback: é")
+    assert kept.endswith("é ValueError: why")
+    assert "… cut …" in kept
+    assert 190 <= len(kept.encode()) <= 200
+
+
+class RudeError(Exception):
+    """Cannot even be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Rude(BaseModel):
+    """Refuses to be written."""
+
+    @model_serializer
+    def refuse(self) -> str:
+        raise RudeError
+
+
+@pytest.mark.parametrize(
+    "result",
+    [object(), math.nan, "a\0", "\ud800", levels(100_000), {1: 1, "1": 2}, b"\xff", "x" * 1001, Rude()],
+    ids=["object", "nan", "nul", "surrogate", "deep", "names", "bytes", "large", "rude"],
+)
+def test_a_result_that_cannot_be_stored_leaves_a_note(result: object) -> None:
+    text = jsontext.dumps_or_note(result, 1000)
+    assert text is not None
+    note = jsontext.check(text)
+    assert note["tenure"] == jsontext.NOTE
+    assert note["why"]
+
+
+def test_a_result_within_the_limit_is_stored_as_it_is() -> None:
+    assert jsontext.dumps_or_note({"sum": 1}, 10) == '{"sum": 1}'
+    assert jsontext.dumps_or_note("é" * 4, 9) == json.dumps(
+        {"tenure": jsontext.NOTE, "why": "The result has 10 bytes, more than the 9 allowed."}
+    )
+
+
+def test_no_result_stays_no_result() -> None:
+    assert jsontext.dumps_or_note(None, 0) is None
