@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, model_serializer
 
 from tenure import jsontext
 from tenure.errors import InvalidPayload
+from tests.support.properties import given, st
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases" / "payloads.jsonl").read_text().splitlines()]
 

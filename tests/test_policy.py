@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from tenure import policy
@@ -28,6 +26,7 @@ from tenure.errors import (
     UnknownKind,
 )
 from tenure.policy import Backoff, Policy, Verdict, classify, delay, duration, throttle_delay
+from tests.support.properties import given, st
 
 with (Path(__file__).parent / "cases" / "backoff.csv").open(newline="") as file:
     CASES = list(csv.DictReader(file))

@@ -1,1 +1,67 @@
-"""Tenure: an at-least-once job queue on PostgreSQL, for work that must not be lost."""
+"""Tenure: an at-least-once job queue on PostgreSQL, for work that must not be lost.
+
+from tenure import Tenure
+
+app = Tenure()  # $TENURE_DSN, else an embedded PostgreSQL
+
+@app.job(queue="mail", max_attempts=5)
+async def send_receipt(order_id: int) -> None: ...
+
+ticket = await send_receipt.enqueue(order_id=42, key="order-42")
+"""
+
+from tenure.app import Tenure
+from tenure.errors import (
+    ConfigError,
+    Conflict,
+    EngineError,
+    InvalidArguments,
+    InvalidPayload,
+    JobFailed,
+    LeaseLost,
+    OutcomeUnknown,
+    PayloadTooLarge,
+    Permanent,
+    Refused,
+    Retry,
+    SchemaMismatch,
+    ServerUnsuitable,
+    Snooze,
+    StoreUnavailable,
+    TenureError,
+    Throttled,
+    UnknownKind,
+)
+from tenure.job import Job, Record, State
+from tenure.kind import Kind, Request, Ticket
+from tenure.policy import Backoff
+
+__all__ = [
+    "Backoff",
+    "ConfigError",
+    "Conflict",
+    "EngineError",
+    "InvalidArguments",
+    "InvalidPayload",
+    "Job",
+    "JobFailed",
+    "Kind",
+    "LeaseLost",
+    "OutcomeUnknown",
+    "PayloadTooLarge",
+    "Permanent",
+    "Record",
+    "Refused",
+    "Request",
+    "Retry",
+    "SchemaMismatch",
+    "ServerUnsuitable",
+    "Snooze",
+    "State",
+    "StoreUnavailable",
+    "Tenure",
+    "TenureError",
+    "Throttled",
+    "Ticket",
+    "UnknownKind",
+]

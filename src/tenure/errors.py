@@ -114,6 +114,10 @@ class ServerUnsuitable(TenureError):
     """This server can never do: too old, a standby, or it refuses the login."""
 
 
+OUTAGE = (StoreUnavailable, ServerUnsuitable)
+"""What a running worker waits out: during a fail-over a server may be away, refuse, or be a standby for a while."""
+
+
 class SchemaMismatch(TenureError):
     """The schema is missing, or older or newer than this code."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from enum import StrEnum
+from threading import Event
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -89,6 +90,7 @@ class Job(NamedTuple):
         suspect: it runs alone, in a child process.
         key: the producer's idempotency key, if it gave one.
         lease: length of the lease, seconds.
+        stop: how the worker tells a running handler to stop; see ``lost``.
     """
 
     id: UUID
@@ -112,6 +114,12 @@ class Job(NamedTuple):
     accepted_at: datetime
     available_at: datetime
     lease: float
+    stop: Event | None = None
+
+    @property
+    def lost(self) -> bool:
+        """The worker no longer holds the job, or somebody asked to cancel it: stop, the result will be dropped."""
+        return self.stop is not None and self.stop.is_set()
 
     @property
     def idempotency_key(self) -> str:

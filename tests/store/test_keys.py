@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from tenure.job import State
+from tenure.job import Accepted, State
 from tenure.store import protocol as ops
 from tenure.store.protocol import Store
 from tests.store.steps import (
@@ -72,6 +75,19 @@ def test_of_equal_keys_in_one_call_the_first_wins(store: Store) -> None:
     assert [answer.answer for answer in answers] == ["new", "same", "conflict", "new"]
     assert [answer.id for answer in answers] == [jobs[0].id, jobs[0].id, jobs[0].id, jobs[3].id]
     assert [leased.id for leased in claim(store)] == [jobs[0].id, jobs[3].id]
+
+
+def test_of_many_producers_with_one_key_one_wins(store: Store) -> None:
+    def produce(_: int) -> list[Accepted]:
+        return offer(store, new({"x": 1}, key="a"), new({"x": 1}, key="b"))
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(produce, range(50)))
+    for position in (0, 1):
+        told = [answer[position] for answer in answers]
+        assert Counter(answer.answer for answer in told) == {"new": 1, "same": 49}
+        assert len({answer.id for answer in told}) == 1
+    assert figures(store).pending == 2
 
 
 def test_a_request_that_is_too_large_does_not_take_the_key(store: Store) -> None:

@@ -1,47 +1,43 @@
 """A TCP proxy that breaks the connection to PostgreSQL in the ways networks do, at the moment a test names.
 
 ``with Proxy(dsn) as proxy:`` listens on 127.0.0.1 and forwards to the server of ``dsn``, over TCP or a Unix socket;
-clients connect to ``proxy.dsn()``. It speaks enough of the protocol to know which statement passes, so that a test can
-cut the connection *before* the server gets a COMMIT or *after* it has committed but before the client hears of it::
+clients connect to ``proxy.dsn()``, without TLS, which the proxy could not read. Modes (:meth:`Proxy.refuse`,
+:meth:`Proxy.black_hole`, ...) hold for open and new connections until :meth:`Proxy.heal`. Cuts fall at a statement::
 
     cut = proxy.cut_after(COMMIT)
-    ...                             # the client commits, and learns nothing
+    ...                             # the client commits, the server has it, the client never hears
     cut.wait()
 
-A statement counts when it is executed (a simple query, or an Execute of what was parsed, however long ago). A
-statement that commits by itself does so at the end of its round trip, so the same two cuts serve: before it is
-forwarded, and after its ReadyForQuery.
+A statement that commits by itself does so at the end of its round trip, so the same two cuts serve: before it is
+forwarded, and after the server is ready again.
 
-Everything runs on one event loop in a thread of its own and is closed at the end of the block. Connections are made
-without TLS, which the proxy could not read.
+Everything runs on one event loop in a thread of its own and is closed at the end of the block.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 import struct
+import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-Matcher: TypeAlias = bytes | re.Pattern[bytes] | Callable[[bytes], bool]
-ModeName: TypeAlias = Literal["pass", "refuse", "black_hole", "reset", "latency", "slices", "slow_close"]
-T = TypeVar("T")
+from tests.support.wire import COMMIT, Cut, Matcher, Wire
 
-COMMIT: Final = re.compile(rb"\s*(commit|end)\b", re.IGNORECASE)
-"""Matches the statement COMMIT and nothing that only contains the word."""
+__all__ = ["COMMIT", "Connection", "Cut", "Proxy"]
+
+T = TypeVar("T")
+ModeName: TypeAlias = Literal["pass", "refuse", "reset", "black_hole", "latency", "slices", "slow_close"]
 
 _CHUNK = 65536
-_START = 0  # the kind of the one message without a kind byte
-_SSL_REQUEST, _GSS_REQUEST, _CANCEL_REQUEST = 80877103, 80877104, 80877102
-_ANSWERED_BY_READY = frozenset({_START, ord("Q"), ord("S"), ord("F")})
+_SHARED_PORT = socket.SO_REUSEPORT if sys.platform == "darwin" else socket.SO_REUSEADDR
 
 
 @dataclass(frozen=True)
@@ -52,43 +48,8 @@ class Mode:
     seconds: float = 0.0
 
 
-class Cut:
-    """One armed cut: it waits for its statement, happens once, and can be waited for."""
-
-    def __init__(self, when: Literal["before", "after"], matcher: Matcher, nth: int) -> None:
-        self.when = when
-        self._matches = _predicate(matcher)
-        self._missing = nth
-        self._happened = threading.Event()
-
-    def due(self, statement: bytes) -> bool:
-        """Count a statement; whether it is the one to cut at."""
-        if self._missing and self._matches(statement):
-            self._missing -= 1
-            return self._missing == 0
-        return False
-
-    def happen(self) -> None:
-        """Note that the connection is cut."""
-        self._happened.set()
-
-    @property
-    def happened(self) -> bool:
-        """Whether the connection was cut."""
-        return self._happened.is_set()
-
-    def wait(self, timeout: float = 30.0) -> None:
-        """Block until the cut has happened.
-
-        Raises:
-            TimeoutError: it did not within ``timeout`` seconds.
-        """
-        if not self._happened.wait(timeout):
-            raise TimeoutError(f"no statement to cut {self.when} came within {timeout:g} s")
-
-
 class Proxy:
-    """A breakable way to one PostgreSQL server, switchable while connections are open.
+    """A breakable way to one PostgreSQL server.
 
     Args:
         target: DSN of the server; its host is a name, an address, or the directory of a Unix socket.
@@ -96,33 +57,39 @@ class Proxy:
 
     def __init__(self, target: str) -> None:
         self._params = conninfo_to_dict(target)
-        self._host = str(self._params.get("host") or "127.0.0.1")
-        self._target_port = int(self._params.get("port") or 5432)
         self._mode = Mode()
         self._cuts: list[Cut] = []
-        self._links: set[Link] = set()
-        self._listener: _Listener | None = None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy")
-        self.port = 0
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._failures: list[BaseException] = []
+        self._listener: socket.socket | None = None
 
     def __enter__(self) -> Self:
+        self._reserved = _bound(0)  # never listens: keeps the port ours while connections are refused
+        self.port: int = self._reserved.getsockname()[1]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
-        self._on_loop(self._listen())
+        self._switch(Mode())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._on_loop(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._reserved.close()
+        if self._failures and exc is None:
+            raise BaseExceptionGroup("the proxy itself failed", self._failures)
 
     def dsn(self, **overrides: Any) -> str:
         """The target's DSN with the proxy in place of its host and port."""
-        through = {"host": "127.0.0.1", "port": self.port, "sslmode": "disable", "gssencmode": "disable"}
-        return make_conninfo(**{**self._params, "hostaddr": None, **through, **overrides})
+        through = {"host": "127.0.0.1", "hostaddr": None, "port": self.port}
+        plain = {"sslmode": "disable", "gssencmode": "disable"}
+        return make_conninfo(**{**self._params, **through, **plain, **overrides})
 
-    # -- modes: for open and new connections, until the next one ------------------------------------------------------
+    # -- modes --------------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
         """Forward everything again; connections that lost bytes in a black hole are closed."""
@@ -137,11 +104,11 @@ class Proxy:
         self._switch(Mode("reset"))
 
     def black_hole(self) -> None:
-        """Connections are accepted and stay open, but every byte is swallowed."""
+        """Connections are accepted and stay open, but every byte and every close is swallowed."""
         self._switch(Mode("black_hole"))
 
     def latency(self, seconds: float) -> None:
-        """Every message waits ``seconds`` before it is passed on, either way."""
+        """Whatever arrives waits ``seconds`` before it is passed on, either way."""
         self._switch(Mode("latency", seconds))
 
     def slices(self) -> None:
@@ -162,23 +129,22 @@ class Proxy:
         """Close the connection instead of forwarding the n-th statement that matches: the server never gets it.
 
         Args:
-            matcher: words contained in the statement, ignoring case; or a pattern it begins with; or a predicate of
-                the statement's text.
+            matcher: words contained in the statement, ignoring case (``b"insert into"``); or a pattern it begins with
+                (``COMMIT``); or a predicate of its text.
             nth: which of the matching ones, over all connections, counted from now on.
         """
-        return self._arm(Cut("before", matcher, nth))
+        return self._on_loop(self._arm(Cut("before", matcher, nth)))
 
     def cut_after(self, matcher: Matcher, nth: int = 1) -> Cut:
         """Forward the n-th statement that matches, await the server's ReadyForQuery, then close without the answer.
 
         The arguments are those of :meth:`cut_before`.
         """
-        return self._arm(Cut("after", matcher, nth))
+        return self._on_loop(self._arm(Cut("after", matcher, nth)))
 
-    @property
-    def connections(self) -> list[Link]:
-        """The open connections, to break one of them alone."""
-        return self._on_loop(self._snapshot())
+    def connections(self, application_name: str | None = None) -> list[Connection]:
+        """The open connections, or those that call themselves so; to break one of them alone."""
+        return self._on_loop(self._open_connections(application_name))
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
@@ -186,46 +152,59 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _switch(self, mode: Mode) -> None:
-        self._on_loop(self._set_mode(mode))
+        self._on_loop(self._obey(mode))
 
-    def _arm(self, cut: Cut) -> Cut:
-        self._loop.call_soon_threadsafe(self._cuts.append, cut)
+    async def _obey(self, mode: Mode) -> None:
+        self._mode = mode
+        if mode.name == "refuse":
+            self._stop_listening()
+        elif self._listener is None:
+            self._listen()
+        for connection in list(self._connections.values()):
+            await connection.obey(mode)
+
+    async def _arm(self, cut: Cut) -> Cut:
+        self._cuts.append(cut)
         return cut
 
-    async def _set_mode(self, mode: Mode) -> None:
-        self._mode = mode
-        if mode.name == "refuse" and self._listener:
-            await self._listener.close()
-            self._listener = None
-        elif mode.name != "refuse" and not self._listener:
-            await self._listen()
-        for link in list(self._links):
-            await link.obey(mode)
+    async def _open_connections(self, application_name: str | None) -> list[Connection]:
+        everyone = self._connections.values()
+        return [one for one in everyone if application_name in (None, one.application_name)]
 
     async def _drop(self) -> None:
-        for link in list(self._links):
-            await link.close()
-
-    async def _snapshot(self) -> list[Link]:
-        return list(self._links)
-
-    async def _listen(self) -> None:
-        self._listener = _Listener(self.port, self._serve)
-        self.port = self._listener.port
+        for connection in list(self._connections.values()):
+            await connection.close()
 
     async def _close(self) -> None:
-        if self._listener:
-            await self._listener.close()
+        self._stop_listening()
         await self._drop()
+        await self._loop.shutdown_default_executor()
 
-    async def _serve(self, client: socket.socket) -> None:
-        link = Link(client, self._loop, self._cut_due)
-        self._links.add(link)
-        try:
-            await link.obey(self._mode)
-            await link.run(self._connect)
-        finally:
-            self._links.discard(link)
+    def _listen(self) -> None:
+        self._listener = _bound(self.port)
+        self._listener.listen(128)
+        self._loop.add_reader(self._listener, self._accept, self._listener)
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            client, _ = listener.accept()
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(client, self._mode, Wire(self._cut_due), self._on_loop)
+            task = connection.start(self._loop, self._connect)
+            self._connections[task] = connection
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task).close_sockets()
+        if not task.cancelled() and (error := task.exception()):
+            self._failures.append(error)
 
     def _cut_due(self, statement: bytes) -> Cut | None:
         due = [cut for cut in self._cuts if cut.due(statement)]
@@ -233,16 +212,151 @@ class Proxy:
         return due[0] if due else None
 
     async def _connect(self) -> socket.socket:
-        if self._host.startswith("/"):
-            server = socket.socket(socket.AF_UNIX)
-            address: Any = f"{self._host}/.s.PGSQL.{self._target_port}"
-        else:
-            server = socket.socket(socket.AF_INET)
-            address = (self._host, self._target_port)
+        host, port = str(self._params.get("host") or "127.0.0.1"), int(self._params.get("port") or 5432)
+        unix = host.startswith("/")
+        server = socket.socket(socket.AF_UNIX if unix else socket.AF_INET)
         server.setblocking(False)
         try:
-            await self._loop.sock_connect(server, address)
+            await self._loop.sock_connect(server, f"{host}/.s.PGSQL.{port}" if unix else (host, port))
         except BaseException:
             server.close()
             raise
         return server
+
+
+class Connection:
+    """One client's way through the proxy; it can be broken without touching the others."""
+
+    def __init__(
+        self,
+        client: socket.socket,
+        mode: Mode,
+        wire: Wire,
+        on_loop: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._client = client
+        self._server: socket.socket | None = None
+        self._mode = mode
+        self._wire = wire
+        self._on_loop = on_loop
+        self._lost_bytes = False
+        self._task: asyncio.Task[None]
+
+    @property
+    def application_name(self) -> str:
+        """As the client announced it; empty if it did not, or not yet."""
+        return self._wire.application_name
+
+    def drop(self) -> None:
+        """Close it on both sides."""
+        self._on_loop(self.close())
+
+    def reset(self) -> None:
+        """Reset it on both sides (RST)."""
+        self._on_loop(self.obey(Mode("reset")))
+
+    def black_hole(self) -> None:
+        """Keep it open and swallow every byte, until the proxy is healed."""
+        self._on_loop(self.obey(Mode("black_hole")))
+
+    # -- on the loop --------------------------------------------------------------------------------------------------
+
+    def start(
+        self, loop: asyncio.AbstractEventLoop, connect: Callable[[], Coroutine[Any, Any, socket.socket]]
+    ) -> asyncio.Task[None]:
+        """Forward between client and server until one of them, the mode or a cut ends it."""
+        self._task = loop.create_task(self._run(connect))
+        return self._task
+
+    async def obey(self, mode: Mode) -> None:
+        """Take on a mode; end where nothing can be forwarded in it."""
+        self._mode = mode
+        if mode.name == "reset":
+            self._linger_not()
+        if mode.name in ("reset", "refuse") or (self._lost_bytes and mode.name != "black_hole"):
+            await self.close()
+
+    async def close(self) -> None:
+        """Close both sockets and wait until nothing runs any more."""
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        self.close_sockets()
+
+    def close_sockets(self) -> None:
+        """Close both sockets; harmless if they are."""
+        self._client.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def _run(self, connect: Callable[[], Coroutine[Any, Any, socket.socket]]) -> None:
+        if self._mode.name == "reset":
+            self._linger_not()
+            return
+        with contextlib.suppress(OSError):
+            if self._mode.name == "black_hole":
+                await self._swallow()
+            self._server = await connect()
+            await _first_of(
+                self._pump(self._client, self._server, self._wire.from_client),
+                self._pump(self._server, self._client, self._wire.from_server),
+            )
+        self.close_sockets()
+        if self._wire.severed:
+            self._wire.severed.happen()
+
+    async def _pump(self, source: socket.socket, target: socket.socket, through: Callable[[bytes], bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._wire.severed:
+            data = await loop.sock_recv(source, _CHUNK)
+            if self._mode.name == "black_hole":
+                await self._swallow()
+            if not data:
+                await self._end_of_stream()
+                return
+            await self._send(target, through(data))
+            reply, self._wire.reply = self._wire.reply, b""
+            await loop.sock_sendall(self._client, reply)
+
+    async def _send(self, target: socket.socket, data: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        if self._mode.name == "latency":
+            await asyncio.sleep(self._mode.seconds)
+        size = 1 if self._mode.name == "slices" else len(data) or 1
+        for start in range(0, len(data), size):
+            await loop.sock_sendall(target, data[start : start + size])
+
+    async def _end_of_stream(self) -> None:
+        if self._mode.name == "slow_close":
+            await asyncio.sleep(self._mode.seconds)
+
+    async def _swallow(self) -> None:
+        """Nothing comes out of a black hole: what was read is gone, what is not read yet never will be."""
+        self._lost_bytes = True
+        await asyncio.get_running_loop().create_future()
+
+    def _linger_not(self) -> None:
+        for end in (self._client, self._server):
+            if end is not None and end.family != socket.AF_UNIX:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+async def _first_of(*pumps: Coroutine[Any, Any, None]) -> None:
+    """Run until one ends, then stop the others; what one raised is raised."""
+    tasks = [asyncio.ensure_future(pump) for pump in pumps]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+def _bound(port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, _SHARED_PORT, 1)
+    bound.setblocking(False)
+    bound.bind(("127.0.0.1", port))
+    return bound

@@ -16,6 +16,13 @@ from typing import Any
 
 from tenure.errors import EngineError
 
+_KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
+
+
+def bare_environment() -> dict[str, str]:
+    """What programs of the server get of our environment: no ``PG*``, and no secrets for another user to read."""
+    return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ} | {"LC_ALL": "C"}
+
 
 @dataclass(frozen=True)
 class Account:
@@ -34,7 +41,7 @@ class Account:
     def own(self, path: Path) -> None:
         """Hand `path` to this user."""
         if os.geteuid() == 0:
-            os.chown(path, self.uid, self.gid)
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def reaches(self, path: Path) -> bool:
         """True when this user can enter or run `path`."""
@@ -56,7 +63,7 @@ class Account:
 def account(data: Path) -> Account:
     """Who runs the server of `data`: we, or as root the owner of the data, else ``postgres``, else ``nobody``."""
     if os.geteuid() != 0:
-        return _known(pwd.getpwuid(os.geteuid()))
+        return _ourselves()
     if data.exists():
         return _owner(data)
     for name in ("postgres", "nobody"):
@@ -67,6 +74,17 @@ def account(data: Path) -> Account:
         kept="Nothing was created.",
         hint="Run as another user, or add one: useradd --system postgres",
     )
+
+
+def _ourselves() -> Account:
+    try:
+        return _known(pwd.getpwuid(os.geteuid()))
+    except KeyError:
+        raise EngineError(
+            f"The user id {os.geteuid()} has no name, and initdb needs one.",
+            kept="Nothing was created.",
+            hint="Add an entry to /etc/passwd, or run as a user who has one.",
+        ) from None
 
 
 def _owner(data: Path) -> Account:

@@ -14,7 +14,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -27,15 +27,16 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
 
 from tenure.embedded import conf
-from tenure.embedded.account import Account
+from tenure.embedded.account import Account, bare_environment
 from tenure.embedded.binaries import Binaries
 from tenure.embedded.home import PATIENCE, Home, lock_file
-from tenure.embedded.watch import HEADLESS, held, postmaster, stop_server, trim_log, try_lock
+from tenure.embedded.watch import held, postmaster, stop_server, stopping, trim_log, try_lock
 from tenure.errors import EngineError
 
 DATABASE = ROLE = "tenure"
 SCRATCH = "new-"  # prefix of directories that are being made or deleted; leftovers go at the next initdb
-_KEPT_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
+_INITDB = ("--username=tenure", "--encoding=UTF8", "--locale=C", "--data-checksums")
+_DOORS = ("--auth-local=trust", "--auth-host=scram-sha-256")  # the socket is ours alone; TCP takes a password
 # A variable of libpq's that would lead a connection astray, and the parameter that outvotes it.
 _OUTVOTED = {
     "PGHOSTADDR": ("hostaddr", ""),
@@ -72,31 +73,27 @@ def create(home: Home, binaries: Binaries, user: Account) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=home.base))
     user.own(scratch)
     new = scratch / "data"
-    command: list[str | Path] = [
-        binaries.bin / "initdb",
-        "-D",
-        new,
-        "-U",
-        ROLE,
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "--data-checksums",
-    ]
-    command += ["--auth-local=trust", "--auth-host=scram-sha-256"]
+    said = scratch / "initdb.log"
     try:
-        said = scratch / "initdb.log"
-        if code := _run(command, said, user, cwd=scratch):
+        if code := _run([binaries.bin / "initdb", "-D", new, *_INITDB, *_DOORS], said, user, cwd=scratch):
             raise EngineError(
                 f"initdb of {binaries} ended with {code}. Its last words:\n{_tail(said)}\n",
                 kept="Nothing was created.",
                 hint="Is the disk full, or is a limit on memory or processes too low?",
             )
-        with (new / "postgresql.conf").open("a") as file:
-            file.write(f"\ninclude '{conf.NAME}'\n")
+        conf.include(new)
         new.rename(home.data)
+        _sync(home.base)  # or a power cut might leave the cluster, and what is committed into it, under the other name
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def running(home: Home) -> Binaries | None:
@@ -113,7 +110,7 @@ def running(home: Home) -> Binaries | None:
 
 def answers(home: Home) -> bool:
     """True when the server accepts connections."""
-    return PGconn.ping(f"{dsn(home)} connect_timeout=2".encode()) == Ping.OK
+    return PGconn.ping(f"{dsn(home, 'postgres')} connect_timeout=2".encode()) == Ping.OK
 
 
 def alive(home: Home) -> bool:
@@ -132,39 +129,37 @@ def bring_up(home: Home, binaries: Binaries, user: Account, settings: Mapping[st
 
     Raises:
         EngineError: it does not start, or lives and does not answer for `PATIENCE` seconds.
+        TimeoutError: its predecessor does not stop.
     """
     deadline = time.monotonic() + PATIENCE
-    headless_since = None
-    while time.monotonic() < deadline:
+    while True:
         if not alive(home):
-            if _start(home, binaries, user, settings):
-                headless_since = None
+            _start(home, binaries, user, settings)
         elif answers(home):
             return
-        elif postmaster(home.data) is None:
-            headless_since = headless_since or time.monotonic()
-            if time.monotonic() - headless_since > HEADLESS:
-                with contextlib.suppress(TimeoutError):
-                    stop_server(home.base, first=signal.SIGQUIT)
+        elif postmaster(home.data) is None or stopping(home.data):
+            # Orphans of a killed postmaster; or somebody else's SIGTERM, after which it waits for its clients to go.
+            stop_server(home.base)
+            deadline = time.monotonic() + PATIENCE
+        if time.monotonic() > deadline:
+            raise EngineError(
+                f"The PostgreSQL in {home.base} does not answer. The end of its log:\n{_tail(home.log)}\n",
+                kept="Its data was not touched.",
+                hint="A long recovery after a crash only needs time: try again. If its socket is out of sight (another"
+                " container, a cleaned /tmp), stop it, by force, and try again.",
+            )
         time.sleep(0.01)
-    raise EngineError(
-        f"The PostgreSQL in {home.base} lives but does not answer. The end of its log:\n{_tail(home.log)}\n",
-        kept="Its data was not touched.",
-        hint="A long recovery after a crash only needs time: try again. A server in another container, or one whose"
-        " socket is out of sight, must be stopped there.",
-    )
 
 
-def _start(home: Home, binaries: Binaries, user: Account, settings: Mapping[str, str] | None) -> bool:
-    """Start a server that does not live; False when the remains of the last one are still in the way."""
+def _start(home: Home, binaries: Binaries, user: Account, settings: Mapping[str, str] | None) -> None:
+    """Start a server that does not live; returns without one when remains of the last are still in the way."""
     with lock_file(home.server) as lock:
         if not try_lock(lock, fcntl.LOCK_EX):  # somebody is just looking whether it is held
-            return False
+            return
+        _make_socket_dir(home, user)
         _remove_remains(home)
-        _make_socket_dir(home.socket_dir, user)
         if settings is not None or not (home.data / conf.NAME).exists():
-            conf.write(home, settings or {})
-            user.own(home.data / conf.NAME)
+            conf.write(home, settings or {}, user)
         trim_log(home.log)
         home.log.touch(mode=0o600)
         user.own(home.log)
@@ -173,10 +168,10 @@ def _start(home: Home, binaries: Binaries, user: Account, settings: Mapping[str,
         command += ["-w", "-t", "60", "-s"]
         # Working in the data directory from its first moment on, it is found by whoever has to stop it.
         if _run(command, home.log, user, cwd=home.data, inherit=lock) == 0:
-            return True
+            return
     words = _tail(home.log, before)
     if "lock file" in words or "shared memory block" in words or postmaster(home.data):
-        return False
+        return
     raise EngineError(
         f"{binaries} did not start on {home.data}. The end of its log:\n{words}\n",
         kept="The data is as it was.",
@@ -190,12 +185,16 @@ def _remove_remains(home: Home) -> None:
         socket.unlink()
 
 
-def _make_socket_dir(path: Path, user: Account) -> None:
+def _make_socket_dir(home: Home, user: Account) -> None:
+    path = home.socket_dir
+    made = False
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
+        made = True
+    if made or path.parent == home.base:  # ours; the data, and so the user, may have changed hands
         user.own(path)
     state = path.lstat()
-    if not path.is_dir() or path.is_symlink() or state.st_uid != user.uid or state.st_mode & 0o077:
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != user.uid or state.st_mode & 0o077:
         raise EngineError(
             f"{path}, the directory for the socket, is not a directory that belongs to {user.name} alone.",
             kept="Nothing was started.",
@@ -205,20 +204,23 @@ def _make_socket_dir(path: Path, user: Account) -> None:
 
 def create_database(home: Home) -> None:
     """Make sure that the database exists."""
-    with psycopg.connect(dsn(home, "postgres"), autocommit=True, connect_timeout=10) as conn:
+    try:
+        conn = psycopg.connect(dsn(home, "postgres"), autocommit=True, connect_timeout=10)
+    except psycopg.OperationalError:  # full of connections, so the database is there; its users hear of anything else
+        return
+    with conn:
         if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
             conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
 def _run(command: list[str | Path], output: Path, user: Account, *, cwd: Path, inherit: int | None = None) -> int:
-    environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     with output.open("ab") as file:
         return subprocess.run(  # noqa: S603
             command,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            env={**environment, "LC_ALL": "C"},
+            env=bare_environment(),
             cwd=cwd,
             pass_fds=() if inherit is None else (inherit,),
             check=False,
@@ -240,13 +242,13 @@ def _tail(log: Path, start: int = 0, lines: int = 15) -> str:
 
 
 @contextlib.contextmanager
-def explained(home: Home) -> Iterator[None]:
+def explained(home: Home, *, kept: str = "Its data was not touched.") -> Iterator[None]:
     """Turn what the operating system or the server refuses into an EngineError."""
     try:
         yield
     except (OSError, psycopg.Error, subprocess.SubprocessError) as error:
         raise EngineError(
             f"The embedded PostgreSQL in {home.base} cannot be used: {error}.",
-            kept="Its data was not touched.",
+            kept=kept,
             hint="Check that the directory belongs to you and that the disk is not full, or set TENURE_HOME.",
         ) from error

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
+from tenure.embedded.account import Account
 from tenure.embedded.home import Home
 from tenure.errors import ConfigError
 
@@ -71,11 +73,26 @@ def merged(home: Home, settings: Mapping[str, str]) -> dict[str, str]:
     return {**_DEFAULTS, **settings, "unix_socket_directories": str(home.socket_dir)}
 
 
-def write(home: Home, settings: Mapping[str, str]) -> None:
-    """Write the file; ConfigError as `merged`."""
+def include(data: Path) -> None:
+    """Make a new cluster read our file; last, so that it wins."""
+    fd = os.open(data / "postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    try:
+        os.write(fd, f"\ninclude '{NAME}'\n".encode())
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write(home: Home, settings: Mapping[str, str], user: Account) -> None:
+    """Write the file for the server of `user`; ConfigError as `merged`."""
     lines = [f"{name} = {_quoted(value)}\n" for name, value in merged(home, settings).items()]
     text = "# Written by Tenure at each start: changes are lost. Use the `settings` of attach().\n" + "".join(lines)
-    (home.data / NAME).write_bytes(os.fsencode(text))
+    path = home.data / NAME
+    path.unlink(missing_ok=True)
+    # Exclusively: root writes here into a directory of somebody else, who might have laid a symbolic link.
+    with path.open("xb") as file:
+        file.write(os.fsencode(text))
+    user.own(path)
 
 
 def port(home: Home) -> int:

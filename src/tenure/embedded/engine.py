@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from tenure.embedded import cluster, watch
-from tenure.embedded.account import account
+from tenure.embedded import cluster, conf, watch
+from tenure.embedded.account import account, bare_environment
 from tenure.embedded.binaries import Binaries, find
 from tenure.embedded.enterable import enterable
 from tenure.embedded.home import Home, lock_file
@@ -61,7 +61,7 @@ class Engine:
         share, self._share = self._share, None
         if share is None:
             return
-        with contextlib.suppress(OSError, subprocess.SubprocessError):  # the base may be gone
+        with contextlib.suppress(OSError, subprocess.SubprocessError, EngineError):  # the base may be gone
             ensure_watcher(self._home, self._grace)
         os.close(share)  # and no LOCK_UN, which would take the share from forked children too
 
@@ -72,7 +72,8 @@ class Engine:
             EngineError: it cannot be started.
         """
         with cluster.explained(self._home), self._home.door():
-            self._bring_up()
+            ensure_watcher(self._home, self._grace)
+            _bring_up(self._home, self._binaries, None)
 
     def restart(self, mode: Literal["immediate", "fast"] = "immediate") -> None:
         """Stop the server under its users and start it with the settings it had; for tests and chaos.
@@ -85,7 +86,7 @@ class Engine:
         """
         with cluster.explained(self._home), self._home.door():
             watch.stop_server(self._home.base, first=signal.SIGQUIT if mode == "immediate" else signal.SIGINT)
-            self._bring_up()
+            _bring_up(self._home, self._binaries, None)
 
     def crash(self) -> None:
         """SIGKILL every process of the server and leave it dead; for tests and chaos.
@@ -95,10 +96,6 @@ class Engine:
         """
         with cluster.explained(self._home):
             watch.stop_server(self._home.base, first=signal.SIGKILL)
-
-    def _bring_up(self) -> None:
-        ensure_watcher(self._home, self._grace)
-        cluster.bring_up(self._home, self._binaries, account(self.data), None)
 
 
 def attach(
@@ -121,6 +118,7 @@ def attach(
         ConfigError: a setting or path that cannot work.
     """
     home = Home.at(base)
+    conf.merged(home, settings or {})  # refuses what cannot work before anything is made
     with cluster.explained(home):
         home.create()
         with home.door():
@@ -142,7 +140,7 @@ def _choose(home: Home, bin_dir: Path | None) -> Binaries:
     return enterable(find(cluster.major_of(home.data), only=bin_dir), user)
 
 
-def _bring_up(home: Home, binaries: Binaries, settings: Mapping[str, str]) -> None:
+def _bring_up(home: Home, binaries: Binaries, settings: Mapping[str, str] | None) -> None:
     user = account(home.data)
     if not home.data.exists():
         cluster.create(home, binaries, user)
@@ -175,7 +173,7 @@ def ensure_watcher(home: Home, grace: float) -> None:
                 stderr=log,
                 pass_fds=(ticket,),
                 cwd="/",
-                env={},
+                env=bare_environment(),
                 start_new_session=True,
                 check=True,
                 timeout=60,

@@ -2,7 +2,7 @@
 
 A virtual environment in root's home is below a directory of mode 0700, which stays as it is. The wheel's programs are
 copied once to a cache that everybody can enter. The copy is made beside its final name and renamed, so it is complete
-or absent, whoever else makes it at the same time. It is named after its source: another version is another copy.
+or absent, whoever else makes it at the same time. It is named after its content, so other environments find it too.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def enterable(binaries: Binaries, user: Account) -> Binaries:
 
 
 def _fingerprint(program: Path) -> str:
-    state = program.stat()
-    return hashlib.sha256(f"{program} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[:16]
+    with program.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _copy(package: Path, copy: Path) -> None:

@@ -70,13 +70,19 @@ def default_base() -> Path:
     Returns:
         for root ``/var/lib/tenure``, which an unprivileged server can enter; for others ``$XDG_STATE_HOME/tenure`` or
         ``~/.local/state/tenure``.
+
+    Raises:
+        EngineError: this user has no home directory.
     """
     if home := os.environ.get("TENURE_HOME"):
         return Path(home)
     if os.geteuid() == 0:
         return Path("/var/lib/tenure")
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path("~/.local/state").expanduser()) / "tenure"
+    try:
+        return (state if state.is_absolute() else Path.home() / ".local" / "state") / "tenure"
+    except RuntimeError:
+        raise EngineError("This user has no home directory to keep a database in.", hint="Set TENURE_HOME.") from None
 
 
 @dataclass(frozen=True)

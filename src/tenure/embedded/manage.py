@@ -135,7 +135,8 @@ def wipe(base: Path | None = None, *, force: bool = False) -> None:
     home = Home.at(base)
     if not home.base.exists():
         return
-    with cluster.explained(home), home.door(), home.alone() as alone:
+    kept = f"What is not deleted yet is in {home.base}."
+    with cluster.explained(home, kept=kept), home.door(), home.alone() as alone:
         _refuse_in_use(home, alone or force, "wiped")
         home.keep.unlink(missing_ok=True)
         watch.stop_server(home.base)

@@ -66,6 +66,13 @@ def postmaster(data: Path) -> int | None:
     return pid if pid > 1 and works_in(pid, data) else None
 
 
+def stopping(data: Path) -> bool:
+    """True when the live server of `data` says that it is shutting down."""
+    with contextlib.suppress(OSError, IndexError):
+        return (data / "postmaster.pid").read_text().splitlines()[7].strip() == "stopping"
+    return False
+
+
 def works_in(pid: int, data: Path) -> bool:
     """True when `pid` is a server process with `data` as its working directory; a zombie has none."""
     if not sys.platform.startswith("linux"):
@@ -138,7 +145,7 @@ def stop_server(base: Path, *, first: signal.Signals = signal.SIGINT, wait: floa
             signal_all(fresh, number)
             told |= fresh
             time.sleep(0.01)
-    raise TimeoutError(f"the server in {base} did not stop")
+    raise TimeoutError(f"the server in {base} does not stop, or runs in another container")
 
 
 def trim_log(log: Path, limit: int = LOG_LIMIT) -> None:

@@ -176,7 +176,7 @@ class Connections:
 
 
 class AsyncConnections:
-    """The same for one event loop.
+    """The same for an event loop, one at a time.
 
     Args:
         factory: the connection class, where something more than ``AsyncConnection`` is wanted.
@@ -189,12 +189,15 @@ class AsyncConnections:
         self._options: dict[str, Any] = {"factory": factory}
         if not prepare:
             self._options["prepare_threshold"] = None
+        self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[AsyncConnection]:
         """A connection for the length of the block; kept afterwards if it is fit for use."""
+        self._move_in()
         async with self._slots:
             conn = await self._fresh() or await aconnect(self._dsn, **self._options)
             try:
@@ -204,6 +207,14 @@ class AsyncConnections:
                     self._idle.append(conn)
                 else:
                     await conn.close()
+
+    def _move_in(self) -> None:
+        """Belong to the running loop; what an earlier one left cannot be used on this one."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._slots = loop, asyncio.BoundedSemaphore(self._size)
+            while self._idle:
+                self._idle.pop().pgconn.finish()
 
     async def _fresh(self) -> AsyncConnection | None:
         while self._idle:

@@ -458,8 +458,8 @@ class MemoryStore:
 
     @_do.register
     def _upkeep(self, _op: ops.Upkeep) -> list[str]:
-        days = [RETENTION_DAYS if queue.retention is None else queue.retention for queue in self._queues.values()]
-        oldest = self._at - timedelta(days=max(days, default=RETENTION_DAYS))
+        longest = max([RETENTION_DAYS, *(queue.retention or 0 for queue in self._queues.values())])
+        oldest = self._at - timedelta(days=longest)
         gone = [row.id for row in self.archive.values() if row.ended_at and row.ended_at < oldest]
         for id in gone:
             del self.archive[id]

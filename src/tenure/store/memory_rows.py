@@ -79,7 +79,8 @@ class Row:
 
     def job(self) -> Job:
         """As its handler sees it."""
-        return Job(attempt=self.attempts, **{name: getattr(self, name) for name in Job._fields if name != "attempt"})
+        known = {name: getattr(self, name) for name in Job._fields if hasattr(self, name)}
+        return Job(attempt=self.attempts, **known)
 
     def record(self, worker: str | None) -> Record:
         """As people see it, with the name of its worker."""

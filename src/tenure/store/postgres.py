@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -127,7 +127,7 @@ class PostgresStore:
         return _read(op, await cursor.fetchall() if cursor.description else [])
 
     def _sql(self, op: p.Op[Any]) -> str:
-        return statement(_file(type(op)), self.schema)
+        return statement(_file(type(op).__name__), self.schema)
 
     def _upkeep(self) -> list[str]:
         with connect(self.dsn) as conn:
@@ -175,13 +175,12 @@ _UNKEEPABLE = (
 
 
 @cache
-def _file(op: Hashable) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cast(type, op).__name__).lower()
+def _file(op: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
 
 
-@cache
-def _fields(op: Hashable) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(cast(Any, op)))
+def _fields(op: type[p.Op[Any]]) -> tuple[str, ...]:
+    return _FIELDS[op]
 
 
 def _params(op: p.Op[Any]) -> Params:
@@ -231,11 +230,11 @@ def _fill(answer: Any, seen: list[Accepted]) -> None:
 
 def _jobs(_: p.Op[Any], rows: Rows) -> list[Job]:
     # RETURNING keeps no order; the claim's order is priority, availability, acceptance.
-    return sorted(map(Job._make, rows), key=lambda job: (job.priority, job.available_at, job.seq))
+    return sorted((Job(*row) for row in rows), key=lambda job: (job.priority, job.available_at, job.seq))
 
 
 def _suspects(_: p.Op[Any], rows: Rows) -> list[Job]:
-    return sorted(map(Job._make, rows), key=lambda job: (job.available_at, job.seq))
+    return sorted((Job(*row) for row in rows), key=lambda job: (job.available_at, job.seq))
 
 
 def _settlements(op: Any, rows: Rows) -> dict[UUID, p.Settlement]:
@@ -309,6 +308,9 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.ForgetWorker: _none,
     p.Waiting: lambda _, rows: p.Remaining._make(rows[0]) if rows else p.Remaining(0, 0),
 }
+
+
+_FIELDS = {op: tuple(field.name for field in fields(cast(Any, op))) for op in (*_READ, p.Upkeep)}
 
 
 def _read(op: p.Op[T], rows: Rows) -> T:

@@ -9,7 +9,7 @@ given as materialized (
 locked as materialized (
     select j.id, j.token, j.lease_until, j.cancel
     from tenure.jobs j
-    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[]) and j.state = 'running'
+    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[])
     order by j.id
     for update skip locked
 ),

@@ -1,10 +1,11 @@
 -- The fence. Rows are locked first, in order of id, and only then are token and time checked, by the clock that runs
 -- (a statement's own time would be that of before the wait). What is checked is the locked version of the row, so a
--- heartbeat or a cancellation that committed meanwhile is seen.
+-- heartbeat or a cancellation that committed meanwhile is seen. Rows are found by primary key: a predicate on the state
+-- would let the planner take a partial index, which is full of dead entries.
 locked as materialized (
     select j.id, j.token, j.lease_until, j.cancel, j.attempts, j.max_attempts
     from tenure.jobs j
-    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[]) and j.state = 'running'
+    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[])
     order by j.id
     for update
 ),

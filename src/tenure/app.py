@@ -1,0 +1,289 @@
+"""The application: which kinds there are, what they share, and where their queue is.
+
+An app is declared once, in a module that producers and workers both import. It opens nothing until it is used: then it
+takes the DSN it was given, else ``$TENURE_DSN``, else starts (or joins) the embedded PostgreSQL of this user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from tenure import embedded
+from tenure.errors import ConfigError
+from tenure.job import Job, Record
+from tenure.kind import Kind
+from tenure.policy import Backoff, Duration, ErrorTypes, Policy
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import KindRow
+from tenure.store.statements import schema_name
+
+Hook = Callable[[], Any]
+"""A function without arguments, async or not."""
+
+Run = Callable[[], Awaitable[Any]]
+Middleware = Callable[[Job, Run], Awaitable[Any]]
+"""``async def(job, run)``: does something around ``await run()`` and returns what it returned."""
+
+
+class Tenure:
+    """A set of kinds and the queue they share.
+
+    Args:
+        dsn: libpq connection string or URL; None takes ``$TENURE_DSN``, and without that the embedded PostgreSQL.
+        schema: where the tables live in that database.
+        payload_limit: largest payload, bytes of stored text.
+        result_limit: largest result that is kept, bytes of stored text.
+        pooler: ``"transaction"`` behind PgBouncer in transaction mode: no prepared statements.
+
+    Raises:
+        ConfigError: a value that cannot work.
+    """
+
+    def __init__(
+        self,
+        dsn: str | None = None,
+        *,
+        schema: str = "tenure",
+        payload_limit: int = 256 * 1024,
+        result_limit: int = 64 * 1024,
+        pooler: Literal["transaction"] | None = None,
+    ) -> None:
+        self.schema = schema_name(schema)
+        self.payload_limit = _positive("payload_limit", payload_limit)
+        self.result_limit = _positive("result_limit", result_limit)
+        self.pooler = pooler
+        self.kinds: dict[str, Kind] = {}
+        self.start_hooks: list[Hook] = []
+        self.stop_hooks: list[Hook] = []
+        self.middlewares: list[Middleware] = []
+        self.dead_letter_hooks: list[Callable[[Record], Any]] = []
+        self._given_dsn = dsn
+        self._engine: embedded.Engine | None = None
+        self._store: PostgresStore | None = None
+        self._opening = threading.Lock()
+
+    # ------------------------------------------------------------------------------------------------ declaring
+
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        version: int = 1,
+        aliases: Sequence[str] = (),
+        effect: bool = False,
+        cpu: bool = False,
+        max_attempts: int = 10,
+        backoff: Backoff | None = None,
+        lease: Duration = "30s",
+        timeout: Duration | None = None,
+        permanent: ErrorTypes = (),
+        transient: ErrorTypes = (),
+        max_deferrals: int = 100,
+        key_ttl: Duration = "7d",
+        on_dead_letter: Callable[[Record], Any] | None = None,
+    ) -> Callable[[Callable[..., Any]], Kind]:
+        """Register a handler; the decorated name becomes its ``Kind``.
+
+        Args:
+            name: what the kind is called in the database, else the function's name. Never derived from data.
+            queue: where its jobs go.
+            version: raise it when older workers must leave its jobs alone.
+            aliases: names it had, oldest first.
+            effect: its first parameter is ``tx``, a connection whose transaction holds dedup key, effect and completion.
+            cpu: run it in a child process.
+            max_attempts: claims a job may spend, crashes included.
+            backoff: delay between attempts; default 5 s doubling to 1 h, with jitter.
+            lease: the visibility timeout; a little above the p99. Heartbeats extend it while the handler runs.
+            timeout: how long one attempt may run.
+            permanent, transient: error classes of this kind's own.
+            max_deferrals: throttles and snoozes before it is given up.
+            key_ttl: how long an idempotency key is held after its job's end.
+            on_dead_letter: called with the job's ``Record`` when one is given up.
+
+        Raises:
+            ConfigError: a contradiction, or the name is taken.
+        """
+
+        def register(handler: Callable[..., Any]) -> Kind:
+            policy = Policy(
+                max_attempts=max_attempts,
+                backoff=backoff,
+                lease=lease,
+                timeout=timeout,
+                permanent=permanent,
+                transient=transient,
+                max_deferrals=max_deferrals,
+                key_ttl=key_ttl,
+            )
+            kind = Kind(
+                self,
+                handler,
+                name=name or handler.__name__,
+                queue=queue,
+                policy=policy,
+                version=version,
+                aliases=aliases,
+                effect=effect,
+                cpu=cpu,
+                on_dead_letter=on_dead_letter,
+            )
+            self._register(kind)
+            return kind
+
+        return register
+
+    def _register(self, kind: Kind) -> None:
+        for name in (kind.name, *kind.aliases):
+            taken = self.find(name)
+            if taken is not None:
+                raise ConfigError(f"{name!r} is registered already, by {taken!r}.", hint="Give one of them a name=.")
+        self.kinds[kind.name] = kind
+
+    def find(self, name: str) -> Kind | None:
+        """The kind that runs jobs of this name, an alias included."""
+        return self.kinds.get(name) or next((kind for kind in self.kinds.values() if name in kind.aliases), None)
+
+    def rows(self) -> list[KindRow]:
+        """What the database is told about the kinds."""
+        return [
+            KindRow(
+                kind.name,
+                kind.version,
+                kind.queue,
+                list(kind.aliases),
+                kind.effect,
+                {
+                    "max_attempts": kind.policy.max_attempts,
+                    "lease": kind.policy.lease,
+                    "timeout": kind.policy.timeout,
+                    "key_ttl": kind.policy.key_ttl,
+                    "max_deferrals": kind.policy.max_deferrals,
+                    "backoff": [kind.policy.backoff.base, kind.policy.backoff.cap, kind.policy.backoff.jitter],
+                },
+                {},
+                kind.arguments.schema,
+            )
+            for kind in self.kinds.values()
+        ]
+
+    def on_start(self, hook: Hook) -> Hook:
+        """Run a function when a worker process (or a child of one) starts, before its first job."""
+        self.start_hooks.append(hook)
+        return hook
+
+    def on_stop(self, hook: Hook) -> Hook:
+        """Run a function when a worker process has settled its last job."""
+        self.stop_hooks.append(hook)
+        return hook
+
+    def middleware(self, around: Middleware) -> Middleware:
+        """Wrap every attempt; the last one registered is the innermost."""
+        self.middlewares.append(around)
+        return around
+
+    def on_dead_letter(self, hook: Callable[[Record], Any]) -> Callable[[Record], Any]:
+        """Call a function with the ``Record`` of every job that this app's workers see given up."""
+        self.dead_letter_hooks.append(hook)
+        return hook
+
+    # ------------------------------------------------------------------------------------------------ the queue
+
+    @property
+    def dsn(self) -> str:
+        """Where the queue is; starts the embedded PostgreSQL if that is it."""
+        return self.store.dsn
+
+    @property
+    def store(self) -> PostgresStore:
+        """The opened store; opening it checks server and schema.
+
+        Raises:
+            StoreUnavailable, ServerUnsuitable, SchemaMismatch, EngineError: it cannot be used.
+        """
+        with self._opening:
+            store: PostgresStore = self._store or self._opened()
+            self._store = store
+            return store
+
+    async def ready(self) -> PostgresStore:
+        """The same on an event loop, which is not blocked meanwhile."""
+        if self._store is not None:
+            return self._store
+        return await asyncio.to_thread(self._first_store)
+
+    def point_at(self, dsn: str | None, schema: str | None = None) -> None:
+        """Use another queue than the one declared; before anything is opened.
+
+        Raises:
+            ConfigError: it is open already.
+        """
+        with self._opening:
+            if self._store is not None:
+                raise ConfigError("The app is in use; its queue cannot be changed now.")
+            self._given_dsn = dsn or self._given_dsn
+            self.schema = schema_name(schema or self.schema)
+
+    async def revive(self) -> None:
+        """Start the embedded PostgreSQL again if it died under us; elsewhere somebody else does that."""
+        if self._engine is not None:
+            await asyncio.to_thread(self._engine.ensure)
+
+    def _first_store(self) -> PostgresStore:
+        return self.store
+
+    def new_store(self, size: int = 4) -> PostgresStore:
+        """Another store on the same queue, with connections of its own."""
+        return PostgresStore(self.dsn, self.schema, size=size, prepare=self.pooler is None)
+
+    def _opened(self) -> PostgresStore:
+        dsn = self._given_dsn or os.environ.get("TENURE_DSN")
+        if not dsn:
+            self._engine = embedded.attach()
+            dsn = self._engine.dsn
+        store = PostgresStore(dsn, self.schema, prepare=self.pooler is None)
+        if self._engine is not None:
+            store.migrate()  # the embedded database is ours; elsewhere somebody decides when
+        store.check()
+        return store
+
+    def close(self) -> None:
+        """Close idle connections and give up the share in the embedded PostgreSQL."""
+        with self._opening:
+            store, self._store = self._store, None
+            engine, self._engine = self._engine, None
+        if store is not None:
+            store.close()
+        if engine is not None:
+            engine.close()
+
+    async def aclose(self) -> None:
+        """The same, with the event loop's connections."""
+        if self._store is not None:
+            await self._store.aclose()
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def _positive(name: str, value: int) -> int:
+    if value < 1:
+        raise ConfigError(f"{name}={value}.", hint="Use a number of bytes above 0.")
+    return value

@@ -1,0 +1,120 @@
+"""A handler's signature as the contract for its payload.
+
+The same check runs twice: when a job is enqueued, so that nobody accepts what cannot run, and before the handler, because
+the payload may have been accepted by older code. It reads the JSON text itself, so what passes the first time passes the
+second. Parameters the worker fills in are no part of it: one annotated ``Job``, and ``tx`` of an effect.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+
+from tenure.errors import ConfigError, InvalidArguments
+from tenure.job import Job
+
+_MOST_ERRORS = 5
+
+
+class Arguments:
+    """What a handler takes from its payload.
+
+    Args:
+        handler: the function; its annotations are the types.
+        effect: its first parameter is the transaction.
+
+    Raises:
+        ConfigError: the signature cannot be filled from a JSON object.
+    """
+
+    def __init__(self, handler: Callable[..., Any], *, effect: bool) -> None:
+        self._name = handler.__name__
+        hints = _hints(handler)
+        parameters = list(inspect.signature(handler).parameters.values())
+        self.tx = _transaction(handler, parameters) if effect else None
+        self.job = next((p.name for p in parameters if hints.get(p.name) is Job), None)
+        fields: dict[str, Any] = {}
+        for parameter in parameters:
+            if parameter.name not in (self.tx, self.job):
+                fields[parameter.name] = _field(handler, parameter, hints)
+        self.names = tuple(fields)
+        self._model = _model(handler, fields)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the payload."""
+        return self._model.model_json_schema()
+
+    def check(self, payload: str) -> None:
+        """See that a payload (JSON text) fits.
+
+        Raises:
+            InvalidArguments: it does not; the message names what is wrong, never the values.
+        """
+        self.parse(payload)
+
+    def parse(self, payload: str) -> dict[str, Any]:
+        """The keyword arguments that a payload (JSON text) stands for.
+
+        Raises:
+            InvalidArguments: as ``check``.
+        """
+        try:
+            parsed = self._model.model_validate_json(payload)
+        except ValidationError as error:
+            raise InvalidArguments(f"The arguments do not fit {self._name}: {_told(error)}.") from None
+        return dict(parsed.__dict__)
+
+
+def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(handler, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise ConfigError(
+            f"The annotations of {handler.__name__} cannot be resolved: {error}.",
+            hint="Import the names they use where the module can see them, not under TYPE_CHECKING.",
+        ) from None
+
+
+def _transaction(handler: Callable[..., Any], parameters: list[inspect.Parameter]) -> str:
+    if not parameters or parameters[0].name != "tx":
+        raise ConfigError(f"{handler.__name__} is an effect, but its first parameter is not tx.", hint="def f(tx, ...)")
+    return "tx"
+
+
+def _field(handler: Callable[..., Any], parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise ConfigError(
+            f"{handler.__name__} takes {parameter}, which a JSON object cannot fill.",
+            hint="Give every argument a name of its own.",
+        )
+    default = ... if parameter.default is parameter.empty else parameter.default
+    return hints.get(parameter.name, Any), default
+
+
+def _model(handler: Callable[..., Any], fields: dict[str, Any]) -> type[BaseModel]:
+    try:
+        return create_model(
+            handler.__name__,
+            __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False, protected_namespaces=()),
+            **fields,
+        )
+    except (PydanticUserError, NameError, TypeError) as error:
+        raise ConfigError(
+            f"The parameters of {handler.__name__} cannot be filled from JSON: {str(error).splitlines()[0]}.",
+            hint="Use types pydantic knows; names must not begin with an underscore.",
+        ) from None
+
+
+def _told(error: ValidationError) -> str:
+    """Where and what is wrong, without the values: they may be secrets."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:_MOST_ERRORS]]
+    if len(found) > _MOST_ERRORS:
+        told.append(f"and {len(found) - _MOST_ERRORS} more")
+    return "; ".join(told)

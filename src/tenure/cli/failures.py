@@ -1,0 +1,145 @@
+"""What went wrong, as a message and an exit status: no traceback for a mistake, and always one for a bug.
+
+An error is told in up to three lines on stderr: what happened, what was kept, what to do. Where a command was asked for
+JSON, the same is one object on stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from enum import IntEnum
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tenure.cli import show
+from tenure.errors import (
+    ConfigError,
+    Conflict,
+    EngineError,
+    OutcomeUnknown,
+    SchemaMismatch,
+    ServerUnsuitable,
+    StoreUnavailable,
+    TenureError,
+)
+
+JSON = "tenure.json"
+"""Where a command's context remembers that it was asked for JSON."""
+
+
+class Exit(IntEnum):
+    """Exit statuses; what they mean is in ``MEANING``."""
+
+    OK = 0
+    REFUSED = 1
+    USAGE = 2
+    DATABASE = 3
+    SCHEMA = 4
+    UNKNOWN = 5
+    INTERRUPTED = 130
+    PIPE = 141
+
+
+MEANING = {
+    Exit.OK: "all done",
+    Exit.REFUSED: "some or all of it was refused, or there is no such job",
+    Exit.USAGE: "the command, an option, a name or module:app cannot be",
+    Exit.DATABASE: "the database is unreachable, unsuitable or refuses to work; what had committed is kept",
+    Exit.SCHEMA: "the schema is missing, older or newer than this code",
+    Exit.UNKNOWN: "the connection died around a commit: repeat it, with the same idempotency keys",
+    Exit.INTERRUPTED: "interrupted",
+    Exit.PIPE: "nobody reads the output any more",
+}
+
+_STATUS: list[tuple[type[TenureError], Exit]] = [
+    (ConfigError, Exit.USAGE),
+    (StoreUnavailable, Exit.DATABASE),
+    (ServerUnsuitable, Exit.DATABASE),
+    (EngineError, Exit.DATABASE),
+    (SchemaMismatch, Exit.SCHEMA),
+    (OutcomeUnknown, Exit.UNKNOWN),
+]
+
+
+class Commands(TyperGroup):
+    """Runs a command, and turns its errors into messages and exit statuses."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that the arguments name."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+            raise typer.Exit(Exit.PIPE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(Exit.INTERRUPTED) from None
+        except Exception as error:
+            told = explained(error)
+            if told is None:
+                raise
+            report(told, as_json=bool(ctx.meta.get(JSON)))
+            raise typer.Exit(status(told)) from None
+
+
+def status(error: TenureError) -> Exit:
+    """The exit status that goes with an error."""
+    return next((status for cls, status in _STATUS if isinstance(error, cls)), Exit.REFUSED)
+
+
+def explained(error: Exception) -> TenureError | None:
+    """The error in our words; None for what nobody foresaw, which is a bug and keeps its traceback."""
+    if isinstance(error, TenureError):
+        return error
+    if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+        return ConfigError("An argument or variable of the environment is not UTF-8 text.")
+    return _from_database(error) if "psycopg" in sys.modules else None
+
+
+def _from_database(error: Exception) -> TenureError | None:
+    from psycopg import OperationalError, errors
+
+    said = str(error).strip().partition("\n")[0]
+    if isinstance(error, OperationalError):
+        return StoreUnavailable(f"The database refused or went away: {said}.", kept="What had committed is kept.")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return ServerUnsuitable(
+            f"The role of this DSN may not do that: {said}.", hint="Use one that may, or ask the owner for the right."
+        )
+    if isinstance(error, errors.ReadOnlySqlTransaction):
+        return ServerUnsuitable("The server or role is read-only.", hint="Point the DSN at the primary.")
+    return None
+
+
+def report(error: TenureError, *, as_json: bool, **more: Any) -> None:
+    """Tell an error on stderr.
+
+    Args:
+        more: what else a program may want to know, in front of the rest.
+    """
+    if as_json:
+        show.json_to_stderr({**more, **as_dict(error)})
+        return
+    show.error(error.what, [part for part in (error.kept, error.hint) if part])
+
+
+def as_dict(error: TenureError) -> dict[str, Any]:
+    """The error as JSON says it; a conflict with both fingerprints."""
+    told = {"error": type(error).__name__, "what": error.what, "kept": error.kept, "hint": error.hint}
+    if isinstance(error, Conflict):
+        told |= {name: getattr(error, name) for name in ("queue", "key", "job_id", "held", "given")}
+    return told
+
+
+def _forget_stdout() -> None:
+    """Nobody reads it: what is still buffered goes nowhere, so that the interpreter's last flush says nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

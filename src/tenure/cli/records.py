@@ -1,0 +1,116 @@
+"""How a job is printed: a row of a list, everything on one page, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from tenure.cli import show
+from tenure.job import Record
+
+_TEXTS = ("payload", "headers", "history", "result")
+
+COLUMNS = ("id", "queue", "kind", "state", "priority", "attempts", "available", "key")
+DEAD_COLUMNS = ("id", "queue", "kind", "reason", "error", "attempts", "redrives", "died")
+
+
+def row(record: Record) -> tuple[object, ...]:
+    """A line of ``jobs list``."""
+    state = f"{record.state} ({record.reason})" if record.reason else record.state
+    state = f"{state}, asked to cancel" if record.cancel else state
+    return (
+        record.id,
+        record.queue,
+        record.kind,
+        state,
+        record.priority,
+        _attempts(record),
+        record.available_at,
+        record.key,
+    )
+
+
+def dead_row(record: Record) -> tuple[object, ...]:
+    """A line of ``dead list``."""
+    return (
+        record.id,
+        record.queue,
+        record.kind,
+        record.reason,
+        error_type(record),
+        _attempts(record),
+        record.redrives,
+        record.ended_at,
+    )
+
+
+def as_dict(record: Record) -> dict[str, Any]:
+    """Everything, for JSON."""
+    told = record._asdict()
+    return told | {name: show.Raw(told[name]) for name in _TEXTS if told[name] is not None}
+
+
+def error_type(record: Record) -> str:
+    """Type of the last failure."""
+    failures = _failures(record)
+    return str(failures[-1].get("type", "")) if failures else ""
+
+
+def page(record: Record) -> None:
+    """Print everything that is known of a job."""
+    show.details(
+        {
+            "id": record.id,
+            "queue": record.queue,
+            "kind": f"{record.kind} v{record.version}",
+            "state": f"{record.state} ({record.reason})" if record.reason else record.state,
+            "key": record.key,
+            "priority": record.priority,
+            "attempts": f"{_attempts(record)}, claimed {record.claims} times",
+            "deferrals": record.deferrals or None,
+            "releases": record.releases or None,
+            "redrives": record.redrives or None,
+            "suspect": record.suspect or None,
+            "cancel": "asked" if record.cancel else None,
+            "gate": record.gate,
+            "accepted": record.accepted_at,
+            "available": record.available_at,
+            "claimed": record.claimed_at,
+            "lease until": record.lease_until,
+            "worker": record.worker,
+            "expires": record.expires_at,
+            "ended": record.ended_at,
+            "payload": show.pretty(record.payload),
+            "headers": _pretty(record.headers),
+            "result": _pretty(record.result),
+            "history": "\n\n".join(map(_failure, _failures(record))),
+        }
+    )
+
+
+def _attempts(record: Record) -> str:
+    return f"{record.attempts} of {record.max_attempts}"
+
+
+def _pretty(text: str | None) -> str | None:
+    return None if text is None else show.pretty(text)
+
+
+def _failures(record: Record) -> list[dict[str, Any]]:
+    told = json.loads(record.history or "[]", parse_int=str, parse_float=str)
+    return [failure for failure in told if isinstance(failure, dict)] if isinstance(told, list) else []
+
+
+def _failure(failure: dict[str, Any]) -> str:
+    """One failed attempt: a line on it, then its traceback."""
+    head = f"attempt {failure.get('attempt')}, {_local(failure.get('ended'))}: {failure.get('type')}"
+    said = f"{head}: {failure['message']}" if failure.get("message") else head
+    return f"{said}\n{failure['traceback']}".rstrip() if failure.get("traceback") else said
+
+
+def _local(told: object) -> str:
+    try:
+        return show.moment(datetime.fromisoformat(str(told)))
+    except ValueError:
+        return str(told)

@@ -1,0 +1,309 @@
+"""A kind: a handler with a name, a queue and a policy, and the face producers see.
+
+``enqueue`` takes the handler's own arguments and, beside them, how the job is to be accepted (``key``, ``delay``, ...). A
+handler cannot have parameters of those names.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from tenure import jsontext
+from tenure.arguments import Arguments
+from tenure.errors import ConfigError, Conflict, InvalidArguments, PayloadTooLarge, Refused
+from tenure.job import Accepted, NewJob, Record, State
+from tenure.names import checked_key, checked_name, uuid7
+from tenure.policy import Duration, Policy, duration
+from tenure.store.protocol import Accept, Known, LookUp
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+
+    from tenure.app import Tenure
+
+Runs = Literal["loop", "thread", "child"]
+
+OPTIONS = frozenset({"key", "delay", "at", "expires", "priority", "queue", "headers", "conn"})
+"""What ``enqueue`` takes beside the handler's arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One job to be enqueued, checked; made by ``Kind.request``."""
+
+    kind: Kind
+    queue: str
+    job: NewJob
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a producer holds of an accepted job: enough to find it again.
+
+    Args:
+        queue: the job's queue.
+        id: the job.
+        answer: ``new``, or ``same`` when the key's job was there already; from ``enqueue_many`` also ``conflict`` and
+            ``too_large``, which stored nothing.
+        state: its state when the ticket was made.
+        key: its idempotency key.
+        result: JSON text of its result, if it had ended with one.
+    """
+
+    queue: str
+    id: UUID
+    answer: Literal["new", "same", "conflict", "too_large"]
+    state: State
+    key: str | None
+    result: str | None
+    _app: Tenure = field(repr=False, compare=False)
+
+    async def look_up(self) -> Record | None:
+        """What has become of the job; None when it is not known any more."""
+        store = await self._app.ready()
+        return (await store.arun(LookUp(self.queue, [self.id]))).get(self.id)
+
+    def look_up_sync(self) -> Record | None:
+        """The same from a thread."""
+        return self._app.store.run(LookUp(self.queue, [self.id])).get(self.id)
+
+
+class Kind:
+    """A registered handler; made by ``Tenure.job``.
+
+    Args:
+        handler: the function that runs its jobs; calling the kind calls it.
+        aliases: names it had, oldest first: jobs accepted under them are still run.
+        effect: the handler writes through ``tx``; dedup key, effect and completion commit together.
+        cpu: run it in a child process.
+        on_dead_letter: called with the job's ``Record`` when it is given up.
+    """
+
+    def __init__(
+        self,
+        app: Tenure,
+        handler: Callable[..., Any],
+        *,
+        name: str,
+        queue: str,
+        policy: Policy,
+        version: int = 1,
+        aliases: Sequence[str] = (),
+        effect: bool = False,
+        cpu: bool = False,
+        on_dead_letter: Callable[[Record], Any] | None = None,
+    ) -> None:
+        self.app = app
+        self.handler = handler
+        self.name = checked_name("kind", name)
+        self.queue = checked_name("queue", queue)
+        self.policy = policy
+        self.version = _checked_version(version)
+        self.aliases = tuple(checked_name("kind", alias) for alias in aliases)
+        self.effect = effect
+        self.arguments = Arguments(handler, effect=effect)
+        self.on_dead_letter = on_dead_letter
+        self.is_async = inspect.iscoroutinefunction(handler)
+        self.runs: Runs = "child" if cpu else "loop" if self.is_async else "thread"
+        if taken := OPTIONS.intersection(self.arguments.names):
+            raise ConfigError(
+                f"{name} has a parameter {min(taken)!r}, which enqueue uses for itself.",
+                hint=f"Rename it; taken are {', '.join(sorted(OPTIONS))}.",
+            )
+        if effect and not self.is_async:
+            raise ConfigError(f"{name} is an effect, but not async.", hint="Write async def.")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.name} v{self.version} on {self.queue}>"
+
+    @property
+    def fingerprint_name(self) -> str:
+        """The name that goes into fingerprints: the oldest, so that a renamed kind's requests stay the same."""
+        return self.aliases[0] if self.aliases else self.name
+
+    def known(self, lease: float) -> list[Known]:
+        """Every name and version of jobs this handler runs."""
+        names = (self.name, *self.aliases)
+        return [Known(name, version, lease) for name in names for version in range(1, self.version + 1)]
+
+    # ------------------------------------------------------------------------------------------------- producing
+
+    def request(
+        self,
+        *args: Any,
+        key: str | None = None,
+        delay: Duration = 0,
+        at: datetime | None = None,
+        expires: Duration | datetime | None = None,
+        priority: int = 5,
+        queue: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Request:
+        """A job to be enqueued, checked against the handler's signature; nothing is stored yet.
+
+        Args:
+            args, arguments: the handler's arguments.
+            key: idempotency key: the same key and content give the same job, other content a ``Conflict``.
+            delay: how long to wait before it may run (seconds, timedelta, ``"5m"``).
+            at: or the moment; in the past means now.
+            expires: after so long, or at this moment, running it is pointless: it ends cancelled.
+            priority: 0 (highest) to 9.
+            queue: another queue than the kind's own.
+            headers: trace context and free metadata, JSON.
+
+        Raises:
+            InvalidArguments: they do not fit the signature.
+            InvalidPayload: they cannot be kept as JSON.
+            Refused, ConfigError: an option that cannot be.
+        """
+        payload = jsontext.dumps(self._named(args, arguments))
+        self.arguments.check(payload)
+        job = NewJob(
+            id=uuid7(),
+            payload=payload,
+            priority=_checked_priority(priority),
+            delay=duration(delay),
+            at=_aware("at", at),
+            expires_in=None if expires is None or isinstance(expires, datetime) else duration(expires),
+            expires_at=_aware("expires", expires) if isinstance(expires, datetime) else None,
+            key=None if key is None else checked_key(key),
+            headers=None if headers is None else jsontext.dumps(dict(headers)),
+        )
+        return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
+
+    async def enqueue(self, *args: Any, conn: AsyncConnection | None = None, **more: Any) -> Ticket:
+        """Commit a job durably, or join the caller's transaction.
+
+        Args:
+            args, more: as ``request``.
+            conn: the job is part of this connection's transaction, and is there when that commits.
+
+        Raises:
+            Conflict: the key is held by a job with other content; nothing was changed, ``conn``'s transaction goes on.
+            PayloadTooLarge: more stored text than the limit.
+            OutcomeUnknown: the connection died around the commit.
+            As ``request``, and the store's own errors.
+        """
+        request = self.request(*args, **more)
+        store = await self.app.ready()
+        [accepted] = await store.arun(self._accept(request.queue, [request.job]), conn)
+        return self._ticket(request, _granted(request, accepted))
+
+    def enqueue_sync(self, *args: Any, conn: Connection | None = None, **more: Any) -> Ticket:
+        """The same from a thread; ``conn`` is a synchronous psycopg connection."""
+        request = self.request(*args, **more)
+        [accepted] = self.app.store.run(self._accept(request.queue, [request.job]), conn)
+        return self._ticket(request, _granted(request, accepted))
+
+    async def enqueue_many(
+        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: AsyncConnection | None = None
+    ) -> list[Ticket]:
+        """Commit many jobs, one round trip for each queue they go to; answers in their order.
+
+        Conflicts do not raise: the ticket's ``answer`` says so, and of equal keys the first wins. All are checked before
+        the first is stored.
+
+        Args:
+            requests: made by ``request``, or the arguments alone as mappings.
+            conn: as ``enqueue``.
+
+        Raises:
+            As ``enqueue``, but not ``Conflict`` or ``PayloadTooLarge``.
+        """
+        batch = self._checked(requests)
+        store = await self.app.ready()
+        answers: dict[UUID, Accepted] = {}
+        for op in self._accepts(batch):
+            accepted = await store.arun(op, conn)
+            answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
+        return [self._ticket(request, answers[request.job.id]) for request in batch]
+
+    def enqueue_many_sync(
+        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: Connection | None = None
+    ) -> list[Ticket]:
+        """The same from a thread; ``conn`` is a synchronous psycopg connection."""
+        batch = self._checked(requests)
+        answers: dict[UUID, Accepted] = {}
+        for op in self._accepts(batch):
+            accepted = self.app.store.run(op, conn)
+            answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
+        return [self._ticket(request, answers[request.job.id]) for request in batch]
+
+    def _checked(self, requests: Iterable[Request | Mapping[str, Any]]) -> list[Request]:
+        return [request if isinstance(request, Request) else self.request(**request) for request in requests]
+
+    def _named(self, args: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
+        """Positional arguments under their parameters' names; what does not fit is left to the check."""
+        if len(args) > len(self.arguments.names):
+            raise InvalidArguments(f"{self.name} takes {len(self.arguments.names)} arguments, {len(args)} were given.")
+        named = dict(zip(self.arguments.names, args, strict=False))
+        if twice := named.keys() & arguments.keys():
+            raise InvalidArguments(f"{self.name} got {min(twice)!r} twice.")
+        return {**named, **arguments}
+
+    def _accept(self, queue: str, jobs: Sequence[NewJob]) -> Accept:
+        return Accept(
+            queue=queue,
+            kind=self.name,
+            version=self.version,
+            fingerprint_kind=self.fingerprint_name,
+            max_attempts=self.policy.max_attempts,
+            key_ttl=self.policy.key_ttl,
+            max_bytes=self.app.payload_limit,
+            jobs=jobs,
+        )
+
+    def _accepts(self, batch: list[Request]) -> list[Accept]:
+        queues: dict[str, list[NewJob]] = {}
+        for request in batch:
+            queues.setdefault(request.queue, []).append(request.job)
+        return [self._accept(queue, jobs) for queue, jobs in sorted(queues.items())]
+
+    def _ticket(self, request: Request, accepted: Accepted) -> Ticket:
+        return Ticket(
+            request.queue, accepted.id, accepted.answer, accepted.state, request.job.key, accepted.result, self.app
+        )
+
+
+def _granted(request: Request, accepted: Accepted) -> Accepted:
+    if accepted.answer == "conflict":
+        raise Conflict(
+            queue=request.queue,
+            key=request.job.key or "",
+            job_id=str(accepted.id),
+            held=accepted.held or "",
+            given=accepted.given or "",
+        )
+    if accepted.answer == "too_large":
+        raise PayloadTooLarge(
+            f"The payload of {request.kind.name} has more stored text than {request.kind.app.payload_limit} bytes.",
+            hint="Store the data elsewhere and enqueue a reference to it.",
+        )
+    return accepted
+
+
+def _checked_version(version: int) -> int:
+    if not 1 <= version <= 1000:
+        raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
+    return version
+
+
+def _checked_priority(priority: int) -> int:
+    if not 0 <= priority <= 9:
+        raise Refused(f"priority={priority}.", hint="Use 0 (highest) to 9.")
+    return priority
+
+
+def _aware(name: str, moment: datetime | None) -> datetime | None:
+    if moment is not None and moment.tzinfo is None:
+        raise Refused(f"{name}={moment!r} has no time zone.", hint="Use datetime.now(UTC) + ...")
+    return moment

@@ -1,0 +1,56 @@
+"""Names and ids: what may be called what, and where new ids come from."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from uuid import UUID
+
+from tenure.errors import ConfigError, Refused
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
+KEY_BYTES = 500
+"""Longest idempotency key, UTF-8."""
+
+
+def checked_name(what: str, name: str) -> str:
+    """The name of a queue or kind, if it can be one.
+
+    Raises:
+        ConfigError: it has other characters than letters, digits, ``_ . : -``, or more than 100 of them.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name[:120]!r} cannot be the name of a {what}.",
+            hint="Use letters, digits, underscore, dot, colon and hyphen, at most 100, beginning with a letter or digit.",
+        )
+    return name
+
+
+def checked_key(key: str) -> str:
+    """An idempotency key, if it can be one.
+
+    Raises:
+        Refused: it is empty, longer than ``KEY_BYTES``, or holds what PostgreSQL text cannot.
+    """
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise Refused("The idempotency key holds a lone surrogate.") from None
+    if not 0 < size <= KEY_BYTES or "\0" in key:
+        raise Refused(
+            f"The idempotency key has {size} bytes{' and a NUL' if chr(0) in key else ''}.",
+            hint=f"Use 1 to {KEY_BYTES} bytes of text; hash what is longer.",
+        )
+    return key
+
+
+def uuid7() -> UUID:
+    """A new UUIDv7 (RFC 9562): milliseconds since 1970, then 74 random bits."""
+    stamp = time.time_ns() // 1_000_000
+    noise = int.from_bytes(os.urandom(10))
+    value = (
+        (stamp & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (noise >> 68 & 0xFFF) << 64 | 0b10 << 62 | noise & (1 << 62) - 1
+    )
+    return UUID(int=value)

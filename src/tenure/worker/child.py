@@ -1,0 +1,95 @@
+"""A child process of a worker: imports the same ``module:app``, runs its start hooks, then one job after another.
+
+It goes when its parent does: at the end of the socket, and, where a handler keeps it from looking at the socket, by the
+kernel's signal (Linux) or when it sees that it has another parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+from tenure.app import Tenure
+from tenure.effects import Effects
+from tenure.errors import TenureError
+from tenure.loading import load
+from tenure.worker import wire
+from tenure.worker.attempt import Attempts
+from tenure.worker.hooks import run_hooks
+
+_PR_SET_PDEATHSIG = 1
+_LOOK = 0.5  # seconds between two looks at who our parent is
+
+
+def main(target: str, descriptor: int) -> int:
+    """Serve jobs from a socket until it closes."""
+    parent = os.getppid()
+    _die_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the worker, which decides
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s[child] %(message)s", level=logging.INFO)
+    try:
+        app = load(target)
+    except TenureError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    with socket.socket(fileno=descriptor) as ours:
+        asyncio.run(_serve(app, ours))
+    return 0
+
+
+async def _serve(app: Tenure, ours: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
+    hello = wire.message(await reader.readline())
+    if hello is None:
+        return
+    app.point_at(hello["dsn"], hello["schema"])
+    effects = Effects(app.new_store(size=1), 1, prepare=app.pooler is None)
+    with ThreadPoolExecutor(1, "tenure-handler") as threads:
+        attempts = Attempts(app, effects, threads)
+        await run_hooks(app.start_hooks)
+        writer.write(wire.line("ready"))
+        while received := wire.message(await reader.readline()):
+            await _one(app, attempts, received, writer)
+        await run_hooks(app.stop_hooks)
+    await effects.close()
+
+
+async def _one(app: Tenure, attempts: Attempts, received: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    job = wire.job_in(received["job"])
+    kind = app.find(job.kind)
+    if kind is None:
+        raise LookupError(f"this child does not know the kind {job.kind}")
+
+    def settling(value: bool) -> None:
+        writer.write(wire.line("settling", value=value))
+
+    outcome = await attempts.run(kind, job, UUID(received["token"]), settling)
+    writer.write(wire.line("outcome", outcome=wire.outcome_out(outcome)))
+    await writer.drain()
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_watch, args=(parent,), name="tenure-parent", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

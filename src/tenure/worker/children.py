@@ -1,0 +1,142 @@
+"""Child processes for work that must not share a process: ``cpu=True`` kinds, and suspects.
+
+A child runs one job at a time and is kept warm for the next. It gets the job and its token; the lease stays with the
+worker, which beats for it and settles everything but an effect's own commit. A child that dies takes one job along, and its
+death is known at once: the socket closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+from tenure.errors import ConfigError
+from tenure.policy import Verdict
+from tenure.worker import wire
+from tenure.worker.leases import Held
+from tenure.worker.outcome import Outcome, died, failed
+
+log = logging.getLogger("tenure.worker")
+
+_START = 60.0  # seconds a child may take to import the app and run its start hooks
+
+
+class Children:
+    """Up to ``slots`` child processes.
+
+    Args:
+        target: the ``module:app`` they import.
+        dsn: where the queue is.
+        schema: its schema.
+    """
+
+    def __init__(self, target: str, dsn: str, schema: str, slots: int) -> None:
+        self.slots = slots
+        self._hello = wire.line("hello", dsn=dsn, schema=schema)
+        self._target = target
+        self._warm: list[_Child] = []
+        self._busy: dict[Held, _Child] = {}
+
+    async def run(self, held: Held, settling: Callable[[bool], None]) -> Outcome:
+        """Run a job in a child; ``died`` when that took the child along."""
+        try:
+            child = self._warm.pop() if self._warm else await self._born()
+        except ConfigError as error:  # not the job's doing
+            return failed(error, Verdict("transient"))
+        self._busy[held] = child
+        try:
+            outcome = await child.run(held, settling)
+        finally:
+            del self._busy[held]
+        if outcome is None:
+            return died(f"the child process running it {await child.buried()}")
+        self._warm.append(child)
+        return outcome
+
+    def kill(self, held: Held) -> None:
+        """Kill the child that runs a job."""
+        if child := self._busy.get(held):
+            child.kill()
+
+    async def close(self) -> None:
+        """End the warm children; the busy ones have been dealt with."""
+        for child in self._warm:
+            child.hang_up()
+        await asyncio.gather(*(child.buried() for child in self._warm))
+        self._warm.clear()
+
+    async def _born(self) -> _Child:
+        child = await _Child.start(self._target, self._hello)
+        if not await child.ready():
+            raise ConfigError(f"The child process for {self._target} did not start: it {await child.buried()}.")
+        return child
+
+
+class _Child:
+    def __init__(
+        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls, target: str, hello: bytes) -> _Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "tenure.worker.child", target, str(theirs.fileno())]
+            process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own module; spawning takes a millisecond
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
+        writer.write(hello)
+        return cls(process, reader, writer)
+
+    async def ready(self) -> bool:
+        try:
+            async with asyncio.timeout(_START):
+                return await self._heard() is not None
+        except TimeoutError:
+            self.kill()
+            return False
+
+    async def run(self, held: Held, settling: Callable[[bool], None]) -> Outcome | None:
+        """The outcome, or None when the child died."""
+        self._writer.write(wire.line("run", job=wire.job_out(held.job), token=str(held.token)))
+        while message := await self._heard():
+            if message["is"] == "outcome":
+                return wire.outcome_in(message["outcome"])
+            settling(bool(message["value"]))
+        return None
+
+    async def _heard(self) -> wire.Message | None:
+        try:
+            return wire.message(await self._reader.readline())
+        except (OSError, ValueError):
+            self.kill()  # it says what no child says
+            return None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def hang_up(self) -> None:
+        self._writer.close()
+
+    async def buried(self) -> str:
+        """Wait for its end; how it ended, in words."""
+        self.hang_up()
+        try:
+            code = await asyncio.to_thread(self._process.wait, 10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = await asyncio.to_thread(self._process.wait)
+        with contextlib.suppress(ConnectionError, BrokenPipeError):
+            await self._writer.wait_closed()
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -1,0 +1,208 @@
+"""Takes jobs for the free slots of this process, and no more than it can soon run.
+
+Three lanes for each queue: jobs that run here, jobs whose kind runs in a child, and suspects, which always do. Jobs that
+run here are also claimed ahead, as many as the slots are likely to finish within a second by the running mean of their
+durations: many for microseconds, none for minutes. A claim whose answer was lost is adopted by its token once the database
+answers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+import uuid
+from collections import Counter
+from typing import NamedTuple
+from uuid import UUID
+
+from tenure.app import Tenure
+from tenure.errors import OUTAGE
+from tenure.faultpoints import point
+from tenure.job import Job
+from tenure.kind import Kind
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known
+from tenure.worker.leases import Held, Leases
+from tenure.worker.options import LONGEST_PREFETCH, POLL
+from tenure.worker.runner import Runner
+
+log = logging.getLogger("tenure.worker")
+
+_FIRST_PAUSE = 0.002
+_SOON = 1.0  # seconds of work claimed ahead
+_OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, first and longest
+
+
+class Lanes(NamedTuple):
+    """What this worker can run, with the leases that apply now."""
+
+    here: list[Known]
+    child: list[Known]
+
+    @property
+    def all(self) -> list[Known]:
+        """Both."""
+        return self.here + self.child
+
+
+class Claimer:
+    """Claims for a runner.
+
+    Args:
+        app: its kinds run the jobs.
+        store: where to claim.
+        leases: what is claimed is kept alive from here.
+        runner: what is claimed runs there.
+        queues: which to look into.
+        worker: who claims.
+        prefetch: jobs claimed ahead; None adapts.
+        counts: ``claimed``.
+    """
+
+    def __init__(
+        self,
+        app: Tenure,
+        store: PostgresStore,
+        leases: Leases,
+        runner: Runner,
+        counts: Counter[str],
+        *,
+        queues: list[str],
+        worker: UUID,
+        prefetch: int | None,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._leases = leases
+        self._runner = runner
+        self._counts = counts
+        self._queues = queues
+        self._worker = worker
+        self._prefetch = prefetch
+        self._woken = asyncio.Event()
+        self._full = False
+        self._stopping = False
+        self._unanswered: list[tuple[str, UUID, float]] = []
+        self.lanes = Lanes([], [])
+
+    def wake(self) -> None:
+        """There may be work: look now."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Claim no more; a claim that is under way is seen through."""
+        self._stopping = True
+        self._woken.set()
+
+    def room(self) -> None:
+        """A slot became free: look now, if that is what was missing."""
+        if self._full and (self._runner.free > 0 or self._wanted_ahead() > 0):
+            self._woken.set()
+
+    async def run(self) -> None:
+        """Claim until stopped."""
+        pause = _FIRST_PAUSE
+        outage = _OUTAGE[0]
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                found = await self._round()
+                outage = _OUTAGE[0]
+            except OUTAGE as error:
+                log.warning("cannot claim, trying again: %s", error.what)
+                await self._app.revive()
+                await self._pause(outage * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
+                outage = min(2 * outage, _OUTAGE[1])
+                continue
+            if found:
+                pause = _FIRST_PAUSE
+                continue
+            if not await self._pause(pause):
+                pause = min(2 * pause, POLL)
+
+    async def _pause(self, seconds: float) -> bool:
+        """Wait; whether somebody woke us."""
+        if self._stopping:
+            return True
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _round(self) -> bool:
+        """Look into every queue once; whether anything was found."""
+        await self._adopt()
+        found = False
+        self._full = False
+        for queue in random.sample(self._queues, len(self._queues)):
+            found |= await self._here(queue)
+            if self.lanes.child and self._runner.free_children > 0:
+                found |= await self._claim(Claim, queue, self.lanes.child, self._runner.free_children)
+            if self._runner.free_children > 0:
+                found |= await self._claim(ClaimSuspects, queue, self.lanes.all, self._runner.free_children)
+        return found
+
+    async def _here(self, queue: str) -> bool:
+        free = self._runner.free
+        if free > 0:
+            return await self._claim(Claim, queue, self.lanes.here, free)
+        if (ahead := self._wanted_ahead()) > 0:
+            return await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
+        self._full = True
+        return False
+
+    def _wanted_ahead(self) -> int:
+        """How many to claim ahead now: up to the target, once what is waiting is less than half of it."""
+        waiting = len(self._runner.waiting)
+        target = self._target()
+        return target - waiting if 2 * waiting < target else 0
+
+    def _target(self) -> int:
+        if self._prefetch is not None:
+            return self._prefetch
+        if self._runner.seconds is None:
+            return 0
+        soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
+        return min(LONGEST_PREFETCH, int(self._runner.slots * soon / max(self._runner.seconds, 1e-4)))
+
+    async def _claim(
+        self, op: type[Claim | ClaimSuspects], queue: str, known: list[Known], limit: int, **more: bool
+    ) -> bool:
+        if not known:
+            return False
+        token = uuid.uuid4()
+        sent = time.monotonic()
+        try:
+            jobs = await self._store.arun(op(queue, known, limit, token, self._worker, **more))
+        except OUTAGE:
+            self._unanswered.append((queue, token, sent))
+            raise
+        if jobs:
+            point("claim.after_commit")
+        self._hold(jobs, token, sent)
+        return bool(jobs)
+
+    async def _adopt(self) -> None:
+        """Ask for what claims took whose answers never came, while their leases can be alive."""
+        while self._unanswered:
+            queue, token, sent = self._unanswered[-1]
+            jobs = await self._store.arun(Adopt(queue, token))
+            self._unanswered.pop()
+            if jobs:
+                log.info("adopted %d jobs of a claim whose answer was lost", len(jobs))
+            self._hold(jobs, token, sent)
+
+    def _hold(self, jobs: list[Job], token: UUID, sent: float) -> None:
+        held = [Held(job, self._kind(job), token, sent) for job in jobs]
+        self._counts["claimed"] += len(held)
+        self._leases.add(held)
+        self._runner.take(held)
+
+    def _kind(self, job: Job) -> Kind:
+        kind = self._app.find(job.kind)
+        if kind is None:
+            raise LookupError(f"claimed a job of kind {job.kind}, which was not asked for")
+        return kind

@@ -1,0 +1,108 @@
+"""What every worker does beside running jobs: sweeping, expiring, pruning, presence, upkeep.
+
+Nobody is special: any worker may do all of it at any time, what another one is doing is skipped, and a worker that stops
+is not missed. The sweep of a queue sleeps until its next lease ends, but never longer than its shortest lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from tenure.errors import TenureError
+from tenure.faultpoints import point
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import Expire, NextExpiry, Prune, Sweep, Swept, Upkeep
+
+log = logging.getLogger("tenure.worker")
+
+PRESENCE = 15.0
+"""Seconds between two signs of life, and between two looks at what operators changed."""
+
+_PRUNE = 60.0
+_UPKEEP = 3600.0
+_SOONEST = 0.02
+_LIMIT = 500
+_OUTAGE = 1.0
+
+
+class Housekeeping:
+    """The recurring tasks of a worker.
+
+    Args:
+        store: where to keep house.
+        counts: ``swept``, ``expired``.
+        shortest_lease: of a queue's kinds, seconds.
+        on_swept: called with what came back or was given up.
+        present: says that this worker is here, and learns what operators set.
+    """
+
+    def __init__(
+        self,
+        store: PostgresStore,
+        counts: Counter[str],
+        *,
+        shortest_lease: Callable[[], float],
+        on_swept: Callable[[str, list[Swept]], Awaitable[None]],
+        present: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._counts = counts
+        self._shortest_lease = shortest_lease
+        self._on_swept = on_swept
+        self._present = present
+
+    def tasks(self, queues: list[str]) -> list[asyncio.Task[None]]:
+        """Start them all."""
+        recurring = [
+            *(_recurring(lambda queue=queue: self._sweep(queue)) for queue in queues),  # type: ignore[misc]
+            _recurring(self._presence),
+            _recurring(self._prune),
+            _recurring(self._upkeep),
+        ]
+        return [asyncio.create_task(task) for task in recurring]
+
+    async def _sweep(self, queue: str) -> float:
+        point("sweep.before")
+        swept = await self._store.arun(Sweep(queue, _LIMIT))
+        expired = await self._store.arun(Expire(queue, _LIMIT))
+        self._counts["swept"] += len(swept)
+        self._counts["expired"] += len(expired)
+        if swept:
+            log.info("%d leases in queue %s had expired", len(swept), queue)
+            await self._on_swept(queue, swept)
+        if len(swept) == _LIMIT or len(expired) == _LIMIT:
+            return 0.0
+        until = await self._store.arun(NextExpiry(queue))
+        longest = self._shortest_lease()
+        return max(_SOONEST, longest if until is None else min(until, longest)) + random.uniform(0, _SOONEST)  # noqa: S311
+
+    async def _presence(self) -> float:
+        await self._present()
+        return PRESENCE
+
+    async def _prune(self) -> float:
+        pruned = await self._store.arun(Prune(_LIMIT))
+        return 0.0 if pruned.keys == _LIMIT or pruned.dedup >= _LIMIT else _PRUNE
+
+    async def _upkeep(self) -> float:
+        for done in await self._store.arun(Upkeep()):
+            log.info("archive: %s", done)
+        return _UPKEEP
+
+
+async def _recurring(once: Callable[[], Awaitable[float]]) -> None:
+    """Do it again and again, after the pause it asks for; an outage or a fault of one round ends nothing."""
+    while True:
+        try:
+            pause = await once()
+        except TenureError as error:
+            log.debug("housekeeping failed, trying again: %s", error.what)
+            pause = _OUTAGE * random.uniform(0.5, 1.5)  # noqa: S311 - spread, not secrecy
+        except Exception:
+            log.exception("housekeeping failed, trying again")
+            pause = _OUTAGE
+        await asyncio.sleep(pause)

@@ -1,0 +1,90 @@
+"""The jobs this process holds, and until when it may trust itself.
+
+One table, read by the heartbeat thread and written by the event loop. ``deadline`` is counted by this machine's steady
+clock from the moment *before* a claim or heartbeat was sent, so it never lies behind the database's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from uuid import UUID
+
+from tenure.job import Job
+from tenure.kind import Kind
+
+
+class Held:
+    """A job under our lease.
+
+    Args:
+        job: as claimed.
+        kind: its handler.
+        token: of the claim.
+        sent: ``time.monotonic()`` before the claim was sent.
+
+    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when. ``settling`` from the moment its
+    settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why we
+    cancelled the task.
+    """
+
+    __slots__ = ("cancel", "deadline", "job", "kind", "renew_at", "settling", "started", "stop", "task", "token")
+
+    def __init__(self, job: Job, kind: Kind, token: UUID, sent: float) -> None:
+        self.stop = threading.Event()
+        self.job = job._replace(stop=self.stop)
+        self.kind = kind
+        self.token = token
+        self.started: float | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.settling = False
+        self.cancel: str | None = None
+        self.renewed(sent)
+
+    def renewed(self, sent: float) -> None:
+        """The lease was set at some moment after ``sent``."""
+        self.deadline = sent + self.job.lease
+        self.renew_at = sent + self.job.lease / 3
+
+    @property
+    def margin(self) -> float:
+        """How long before the lease's end we stop trusting it, seconds."""
+        return min(1.0, self.job.lease / 10)
+
+
+class Leases:
+    """All of them, by job."""
+
+    def __init__(self) -> None:
+        self._held: dict[UUID, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(list(self._held.copy().values()))
+
+    def add(self, held: Iterable[Held]) -> None:
+        """Begin to keep them alive."""
+        self._held.update((one.job.id, one) for one in held)
+
+    def drop(self, held: Held) -> None:
+        """Settled, or lost."""
+        if self._held.get(held.job.id) is held:
+            del self._held[held.job.id]
+
+    def holds(self, held: Held) -> bool:
+        """Whether it is still in the table."""
+        return self._held.get(held.job.id) is held
+
+    def due(self) -> list[Held]:
+        """Those whose lease is a third gone."""
+        now = time.monotonic()
+        return [held for held in self if held.renew_at <= now]
+
+    def overdue(self) -> list[Held]:
+        """Those we could not renew in time and must give up, unless their settlement is under way."""
+        now = time.monotonic()
+        return [held for held in self if not held.settling and now >= held.deadline - held.margin]

@@ -1,0 +1,70 @@
+"""Starts workers: in this process, or several under a supervisor; signals, exit codes, logging."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from tenure.errors import ConfigError
+from tenure.loading import load
+from tenure.worker.options import Exit, Options
+from tenure.worker.supervisor import supervise
+from tenure.worker.worker import Worker
+
+
+def main(target: str, options: Options) -> int:
+    """Run workers for ``module:app``; answers the exit code (see ``Exit``).
+
+    Raises:
+        ConfigError: the app cannot be loaded, or an option cannot work.
+        TenureError: the database cannot be used.
+    """
+    _check(options)
+    if options.processes > 1 or options.reload:
+        return supervise(target, options)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    code = run_here(target, options)
+    if code in (Exit.LEFT_RUNNING, Exit.STUCK):
+        # A thread that does not end would keep the interpreter, and with it the lease, alive.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def run_here(target: str, options: Options) -> Exit:
+    """One worker in this process, until a signal or the end of its burst."""
+    app = load(target)
+    app.point_at(options.dsn, options.schema)
+    try:
+        with asyncio.Runner(loop_factory=_loop) as runner:
+            return runner.run(_run(Worker(app, target, options)))
+    finally:
+        app.close()
+
+
+async def _run(worker: Worker) -> Exit:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop)
+    return await worker.run()
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def _check(options: Options) -> None:
+    for name in ("concurrency", "processes"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"{name}={getattr(options, name)}.", hint="Use 1 or more.")
+    if options.grace < 0:
+        raise ConfigError(f"grace={options.grace}.", hint="Use 0 or more seconds.")
+    if options.children is not None and options.children < 1:
+        raise ConfigError(f"children={options.children}.", hint="Use 1 or more: suspects run in children.")
+    if options.prefetch is not None and options.prefetch < 0:
+        raise ConfigError(f"prefetch={options.prefetch}.", hint="Use 0 or more.")

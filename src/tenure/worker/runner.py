@@ -1,0 +1,203 @@
+"""Starts attempts in free slots, stops them when it must, and hands what became of them to the settler.
+
+Handlers run on the event loop, in threads or in child processes. What can be stopped differs: a coroutine is cancelled, a
+child is killed, a thread can only be told (``job.lost``). A job is released only when it has really stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Literal
+
+from tenure.policy import Verdict
+from tenure.worker.attempt import Attempts
+from tenure.worker.children import Children
+from tenure.worker.leases import Held, Leases
+from tenure.worker.outcome import Outcome, failed, settlement, timed_out
+from tenure.worker.settler import Settler
+
+log = logging.getLogger("tenure.worker")
+
+Why = Literal["cancel", "lost", "timeout", "shutdown"]
+
+_LONGEST_WAIT_FOR_A_THREAD = 30.0
+_MEMORY = 0.1  # weight of the newest duration in the running mean
+
+
+class Runner:
+    """The slots of this process.
+
+    Args:
+        attempts: runs handlers here.
+        children: runs them in child processes.
+        settler: gets the settlements.
+        leases: who is no longer in it is not started.
+        counts: ``done``, ``failed``, ``duplicate`` ...
+        slots: handlers at the same time, children not counted.
+        worker: this worker's name, for the history.
+        on_room: called when a slot became free.
+        on_stuck: called when a thread stayed beyond its hard timeout.
+    """
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        children: Children,
+        settler: Settler,
+        leases: Leases,
+        counts: Counter[str],
+        *,
+        slots: int,
+        worker: str,
+        on_room: Callable[[], None],
+        on_stuck: Callable[[Held], None],
+    ) -> None:
+        self._attempts = attempts
+        self._children = children
+        self._settler = settler
+        self._leases = leases
+        self._counts = counts
+        self.slots = slots
+        self._worker = worker
+        self._on_room = on_room
+        self._on_stuck = on_stuck
+        self.waiting: deque[Held] = deque()
+        self.running: set[Held] = set()
+        self._active = 0  # of them, those in a slot of ours
+        self.seconds: float | None = None  # running mean of durations
+        self._draining = False
+
+    @property
+    def free(self) -> int:
+        """Slots nobody runs in or waits for."""
+        return self.slots - self._active - len(self.waiting)
+
+    @property
+    def free_children(self) -> int:
+        """Child slots nobody runs in."""
+        return self._children.slots - (len(self.running) - self._active)
+
+    def take(self, held: Iterable[Held]) -> None:
+        """Run these, the most urgent first, each as soon as there is a slot."""
+        for one in held:
+            if in_child(one) and not self._draining:
+                self._start(one)
+            else:
+                self.waiting.append(one)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self.waiting and self._active < self.slots and not self._draining:
+            held = self.waiting.popleft()
+            if self._leases.holds(held):
+                self._active += 1
+                self._start(held)
+
+    def _start(self, held: Held) -> None:
+        loop = asyncio.get_running_loop()
+        held.started = time.monotonic()
+        self.running.add(held)
+        held.task = loop.create_task(self._attempt(held))
+        held.task.add_done_callback(partial(self._ended, held))
+        if held.kind.policy.timeout is not None:
+            loop.call_later(held.kind.policy.timeout, self._late, held)
+
+    async def _attempt(self, held: Held) -> None:
+        settling = partial(setattr, held, "settling")
+        if in_child(held):
+            outcome = await self._children.run(held, settling)
+        else:
+            outcome = await self._attempts.run(held.kind, held.job, held.token, settling)
+        self._settle(held, outcome)
+
+    def _ended(self, held: Held, task: asyncio.Task[None]) -> None:
+        self.running.discard(held)
+        if not in_child(held):
+            self._active -= 1
+            self._remember(time.monotonic() - (held.started or 0.0))
+        if task.cancelled():
+            self._settle(held, Outcome("released"))
+        elif error := task.exception():
+            log.error("the attempt of job %s failed inside the worker", held.job.id, exc_info=error)
+            self._settle(held, failed(error, Verdict("transient")))
+        self._fill()
+        self._on_room()
+
+    def _remember(self, seconds: float) -> None:
+        self.seconds = seconds if self.seconds is None else self.seconds + _MEMORY * (seconds - self.seconds)
+
+    def _settle(self, held: Held, outcome: Outcome) -> None:
+        if held.cancel == "lost" and outcome.end not in ("committed", "duplicate"):
+            outcome = Outcome("lost")
+        elif held.cancel == "timeout" and outcome.end in ("done", "released", "died", "failed"):
+            outcome = timed_out(held.kind.policy.timeout or 0.0)
+        elif held.cancel in ("cancel", "shutdown") and outcome.end == "died":
+            outcome = Outcome("released")
+        self._counts[outcome.end] += 1
+        asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
+        if asked is not None:
+            self._settler.put(held, asked)
+            return
+        if outcome.end == "lost":
+            self._counts["stale"] += 1
+        self._leases.drop(held)
+
+    # ------------------------------------------------------------------------------------------------- stopping
+
+    def stop(self, held: Held, why: Why) -> None:
+        """Stop a job, as far as it can be: what is waiting is dropped or released, what runs is told, cancelled, killed."""
+        if held.cancel is None or why == "lost":
+            held.cancel = why
+        held.stop.set()
+        if held.task is None:
+            if held in self.waiting:
+                self.waiting.remove(held)
+                self._settle(held, Outcome("lost" if why == "lost" else "released"))
+        elif held.settling or held.task.done():
+            pass  # its own answer decides
+        elif in_child(held):
+            self._children.kill(held)
+        elif held.kind.runs == "loop":
+            held.task.cancel()
+
+    def drain(self) -> None:
+        """Start no more."""
+        self._draining = True
+
+    def release_waiting(self) -> None:
+        """Give back what was claimed and not started."""
+        for held in list(self.waiting):
+            self.stop(held, "shutdown")
+
+    def stop_all(self) -> None:
+        """Stop everything that runs."""
+        for held in list(self.running):
+            self.stop(held, "shutdown")
+
+    def _late(self, held: Held) -> None:
+        """Its timeout is over."""
+        if held not in self.running or held.settling or held.cancel is not None:
+            return
+        self.stop(held, "timeout")
+        if not in_child(held) and held.kind.runs == "thread":
+            asyncio.get_running_loop().call_later(hard_extra(held), self._stuck, held)
+
+    def _stuck(self, held: Held) -> None:
+        if held in self.running:
+            self._on_stuck(held)
+
+
+def in_child(held: Held) -> bool:
+    """Whether it runs in a child process: kinds that ask for it, and suspects, which may take nobody along."""
+    return held.job.suspect or held.kind.runs == "child"
+
+
+def hard_extra(held: Held) -> float:
+    """Seconds beyond its timeout in which a handler that cannot be stopped may still stop by itself."""
+    return min(held.kind.policy.timeout or 0.0, _LONGEST_WAIT_FOR_A_THREAD) + 1.0

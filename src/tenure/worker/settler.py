@@ -1,0 +1,144 @@
+"""Sends settlements to the store, many in one statement, and sees each through to its answer.
+
+While one flush is under way the next one gathers, so a busy worker settles in large batches and an idle one at once. When
+an answer is lost, the same settlement is sent again; what is then gone is looked up by its token, and counts as settled if
+it is found. One item that the store refuses never takes the others of its flush along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from tenure.errors import OUTAGE
+from tenure.faultpoints import point
+from tenure.store import protocol as ask
+from tenure.store.postgres import PostgresStore
+from tenure.worker.leases import Held, Leases
+from tenure.worker.outcome import Asked
+
+log = logging.getLogger("tenure.worker")
+
+LINGER = 0.002  # seconds a small flush waits for company
+SMALL = 50
+LARGEST = 1000
+_PAUSE = (0.1, 2.0)  # seconds between two tries, first and longest
+
+Item = tuple[Held, Any]
+OnSettled = Callable[[Held, type[ask.Op[Any]], str], None]
+
+
+class Settler:
+    """Buffers settlements and flushes them.
+
+    Args:
+        store: where they go.
+        leases: what is settled leaves it.
+        counts: ``settled``, ``cancelled``, ``stale`` (lost), ``unknown``.
+        on_settled: called with each answer.
+    """
+
+    def __init__(self, store: PostgresStore, leases: Leases, counts: Counter[str], on_settled: OnSettled) -> None:
+        self._store = store
+        self._leases = leases
+        self._counts = counts
+        self._on_settled = on_settled
+        self._pending: dict[tuple[str, type[ask.Op[Any]]], list[Item]] = {}
+        self._size = 0
+        self._filled = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def put(self, held: Held, asked: Asked) -> None:
+        """Settle a job; from here on the settlement's answer decides."""
+        op, item = asked
+        held.settling = True
+        self._pending.setdefault((held.job.queue, op), []).append((held, item))
+        self._size += 1
+        self._filled.set()
+        self._empty.clear()
+
+    async def run(self) -> None:
+        """Flush until cancelled."""
+        while True:
+            await self._filled.wait()
+            if self._size < SMALL:
+                await asyncio.sleep(LINGER)
+            self._filled.clear()
+            pending, self._pending, self._size = self._pending, {}, 0
+            for (queue, op), items in pending.items():
+                for start in range(0, len(items), LARGEST):
+                    await self._flush(queue, op, items[start : start + LARGEST])
+            if not self._pending:
+                self._empty.set()
+
+    async def drained(self) -> None:
+        """Wait until everything that was put has its answer."""
+        await self._empty.wait()
+
+    async def _flush(self, queue: str, op: type[ask.Op[Any]], items: list[Item]) -> None:
+        _passing(op)
+        try:
+            answers = await self._sent(queue, op, items)
+        except (psycopg.Error, ValueError) as error:
+            if len(items) > 1:
+                for item in items:
+                    await self._flush(queue, op, [item])
+                return
+            answers = await self._instead(queue, op, items[0], error)
+        point("settle.after")
+        for held, _ in items:
+            answer = answers.get(held.job.id, "unknown")
+            self._counts["stale" if answer == "lost" else answer] += 1
+            self._leases.drop(held)
+            self._on_settled(held, op, answer)
+
+    async def _sent(self, queue: str, op: type[ask.Op[Any]], items: list[Item]) -> dict[Any, str]:
+        """The answers; the batch is sent until it gets through or no lease of it can be alive."""
+        pause = _PAUSE[0]
+        resent = False
+        while True:
+            try:
+                answers = await self._store.arun(op(queue, [item for _, item in items]))  # type: ignore[call-arg]
+                return await self._recognised(queue, items, answers) if resent else answers
+            except OUTAGE as error:
+                resent = True
+                if all(time.monotonic() > held.deadline for held, _ in items):
+                    log.error(
+                        "%d settlements did not get through before their leases ended: %s", len(items), error.what
+                    )
+                    return {}
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE[1])
+
+    async def _recognised(self, queue: str, items: list[Item], answers: dict[Any, str]) -> dict[Any, str]:
+        """After a repeat: a lease that is gone was settled by the first try, or nobody can say."""
+        gone = [ask.Unrun(held.job.id, held.token) for held, _ in items if answers[held.job.id] == "lost"]
+        settled = await self._store.arun(ask.Settled(queue, gone))
+        return answers | {one.id: "settled" if one.id in settled else "unknown" for one in gone}
+
+    async def _instead(self, queue: str, op: type[ask.Op[Any]], item: Item, error: Exception) -> dict[Any, str]:
+        """A settlement the store cannot take as it is: the same without what the handler left behind."""
+        held, asked = item
+        log.error("settlement of job %s was refused (%s); sent without its texts", held.job.id, type(error).__name__)
+        bare = '{"class": "unknown", "type": "Unstorable", "message": "the failure could not be stored"}'
+        replaced = {"result": None} if "result" in asked._fields else {"failure": bare}
+        try:
+            return await self._sent(queue, op, [(held, asked._replace(**replaced))])
+        except (psycopg.Error, ValueError):
+            log.exception("settlement of job %s was refused again; its lease will end by itself", held.job.id)
+            return {}
+
+
+def _passing(op: type[ask.Op[Any]]) -> None:
+    point("settle.before")
+    if op is ask.Retry:
+        point("retry.before")
+    elif op is ask.Bury:
+        point("bury.before")

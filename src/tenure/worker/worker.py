@@ -1,0 +1,319 @@
+"""One worker process: puts the pieces together, and takes them apart in the right order.
+
+Start: the store is checked, the kinds registered, the start hooks run; then it claims. Stop: it claims no more, gives back
+what it has not started, lets handlers go on for the grace time, stops what can be stopped, settles, and stops beating last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal
+from uuid import UUID
+
+from tenure.app import Tenure
+from tenure.effects import Effects
+from tenure.errors import ConfigError, TenureError
+from tenure.faultpoints import point
+from tenure.job import Record
+from tenure.store import protocol as ask
+from tenure.worker.attempt import Attempts
+from tenure.worker.children import Children
+from tenure.worker.claimer import Claimer, Lanes
+from tenure.worker.heartbeat import Heartbeat
+from tenure.worker.hooks import run_hooks
+from tenure.worker.housekeeping import Housekeeping
+from tenure.worker.leases import Held, Leases
+from tenure.worker.options import Exit, Options
+from tenure.worker.runner import Runner, hard_extra, in_child
+from tenure.worker.settler import Settler
+
+log = logging.getLogger("tenure.worker")
+
+_WATCH = 0.1  # seconds between two looks at deadlines
+_STALLED = 1.0  # seconds without a look after which the event loop counts as blocked
+_LAST_MOMENTS = 5.0  # seconds a cancelled handler has to come to its end
+_BURST = 0.1
+
+
+class Worker:
+    """Runs the jobs of an app until told to stop.
+
+    Args:
+        app: its kinds.
+        target: the ``module:app`` it was loaded from; child processes import it.
+        options: how to run.
+
+    Raises:
+        ConfigError: there is nothing to work on.
+    """
+
+    def __init__(self, app: Tenure, target: str, options: Options) -> None:
+        self.id = uuid.uuid4()
+        self.name = f"{socket.gethostname()}-{os.getpid()}"
+        self.counts: Counter[str] = Counter()
+        self._app = app
+        self._options = options
+        self._queues = sorted(options.queues or {kind.queue for kind in app.kinds.values()})
+        if not app.kinds or not self._queues:
+            raise ConfigError(f"{target} has no kinds.", hint="Declare one with @app.job().")
+        self._target = target
+        self._leases = Leases()
+        self._stopping = asyncio.Event()
+        self._forced = asyncio.Event()
+        self._stuck: Held | None = None
+        self._operator: dict[tuple[str, int], dict[str, Any]] = {}
+        self._looked = time.monotonic()
+
+    # ------------------------------------------------------------------------------------------------- lifecycle
+
+    async def run(self) -> Exit:
+        """Work until told to stop, or, with ``burst``, until nothing is left to do."""
+        self._loop = asyncio.get_running_loop()
+        await self._app.ready()
+        self._store = self._app.new_store(size=3)
+        self._threads = ThreadPoolExecutor(self._options.concurrency, "tenure-handler")
+        self._effects = Effects(self._store, prepare=self._app.pooler is None)
+        self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
+        self._settler = Settler(self._store, self._leases, self.counts, self._on_settled)
+        self._runner = Runner(
+            Attempts(self._app, self._effects, self._threads),
+            self._children,
+            self._settler,
+            self._leases,
+            self.counts,
+            slots=self._options.concurrency,
+            worker=self.name,
+            on_room=self._on_room,
+            on_stuck=self._on_stuck,
+        )
+        self._claimer = Claimer(
+            self._app,
+            self._store,
+            self._leases,
+            self._runner,
+            self.counts,
+            queues=self._queues,
+            worker=self.id,
+            prefetch=self._options.prefetch,
+        )
+        self._heartbeat = Heartbeat(self._leases, self._app.new_store(size=1), self._told, self._look)
+        await self._store.arun(ask.RegisterKinds(self._app.rows()))
+        await self._present()
+        await run_hooks(self._app.start_hooks)
+        self._heartbeat.start()
+        try:
+            await self._work()
+        finally:
+            code = await self._wind_up()
+        return code
+
+    def stop(self) -> None:
+        """Claim no more and drain; the second time, without grace."""
+        if self._stopping.is_set():
+            self._forced.set()
+        self._stopping.set()
+
+    async def _work(self) -> None:
+        housekeeping = Housekeeping(
+            self._store,
+            self.counts,
+            shortest_lease=lambda: min(known.lease for known in self._claimer.lanes.all),
+            on_swept=self._on_swept,
+            present=self._present,
+        )
+        self._tasks = housekeeping.tasks(self._queues)
+        self._tasks.append(asyncio.create_task(self._settler.run()))
+        self._tasks.append(asyncio.create_task(self._watch()))
+        if self._options.burst:
+            self._tasks.append(asyncio.create_task(self._end_of_burst()))
+        log.info("worker %s is working on %s", self.name, ", ".join(self._queues))
+        claiming = asyncio.create_task(self._claimer.run())
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        self._runner.drain()
+        self._claimer.stop()
+        await asyncio.wait({claiming}, timeout=_LAST_MOMENTS)
+        await _cancelled(claiming)
+
+    async def _wind_up(self) -> Exit:
+        point("drain.begun")
+        self._runner.release_waiting()
+        await self._drained(self._options.grace)
+        if self._runner.running:
+            self._runner.stop_all()
+            await self._drained(_LAST_MOMENTS)
+        await self._settled()
+        left = len(self._runner.running)
+        for task in self._tasks:
+            await _cancelled(task)
+        self._heartbeat.stop()
+        await self._goodbye()
+        log.info("worker %s has stopped: %s", self.name, dict(self.counts))
+        if self._stuck is not None:
+            return Exit.STUCK
+        if left:
+            log.warning("%d handlers are still running; their leases will end by themselves", left)
+            return Exit.LEFT_RUNNING
+        self._threads.shutdown(wait=False)
+        return Exit.FORCED if self._forced.is_set() else Exit.OK
+
+    async def _drained(self, seconds: float) -> None:
+        """Wait until nothing runs, but not longer, and not when told twice; what is stuck is not waited for."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not (self._forced.is_set() and seconds == self._options.grace):
+            if not [held for held in self._runner.running if held is not self._stuck]:
+                return
+            await asyncio.sleep(0.02)
+
+    async def _settled(self) -> None:
+        """Wait for the answers of all settlements, as long as a lease can be alive."""
+        deadline = max((held.deadline for held in self._leases), default=time.monotonic())
+        try:
+            async with asyncio.timeout(max(1.0, deadline - time.monotonic())):
+                await self._settler.drained()
+        except TimeoutError:
+            log.error("not all settlements got through; those jobs will run again")
+
+    async def _goodbye(self) -> None:
+        try:
+            await run_hooks(self._app.stop_hooks)
+            await self._store.arun(ask.ForgetWorker(self.id))
+        except TenureError as error:
+            log.debug("could not say goodbye: %s", error.what)
+        finally:
+            await self._children.close()
+            await self._effects.close()
+            await self._store.aclose()
+
+    # ------------------------------------------------------------------------------------------------- watching
+
+    async def _watch(self) -> None:
+        """Give up what could not be renewed in time."""
+        while True:
+            self._looked = time.monotonic()
+            for held in self._leases.overdue():
+                log.warning("job %s could not be renewed in time and is given up", held.job.id)
+                self._lose(held)
+            await asyncio.sleep(_WATCH)
+
+    def _look(self) -> None:
+        """In the heartbeat thread: a loop that a handler blocks beyond its hard timeout takes the process along."""
+        now = time.monotonic()
+        if now - self._looked < _STALLED:
+            return
+        for held in list(self._runner.running):
+            timeout = held.kind.policy.timeout
+            if timeout is None or held.started is None or in_child(held) or held.kind.runs != "loop":
+                continue
+            if now > held.started + timeout + hard_extra(held):
+                log.critical("job %s blocks the event loop beyond its timeout; the process ends", held.job.id)
+                os._exit(Exit.STUCK)
+
+    def _told(self, held: Held, what: Literal["cancel", "lost"]) -> None:
+        """In the heartbeat thread: a lease is lost, or somebody asked to cancel the job."""
+        if what == "lost":
+            held.stop.set()  # a thread must know even while the loop is blocked
+        self._loop.call_soon_threadsafe(self._lose if what == "lost" else self._cancel, held)
+
+    def _lose(self, held: Held) -> None:
+        if held.settling or not self._leases.holds(held):
+            return
+        self._leases.drop(held)
+        self._runner.stop(held, "lost")
+
+    def _cancel(self, held: Held) -> None:
+        if not held.settling and self._leases.holds(held):
+            self._runner.stop(held, "cancel")
+
+    def _on_stuck(self, held: Held) -> None:
+        log.critical("job %s does not stop after its timeout; the worker drains and ends", held.job.id)
+        self._stuck = held
+        self._stopping.set()
+
+    def _on_room(self) -> None:
+        self._claimer.room()
+
+    # -------------------------------------------------------------------------------------------- what happens
+
+    async def _present(self) -> None:
+        await self._store.arun(ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency))
+        rows = await self._store.arun(ask.ListKinds())
+        self._operator = {(row.name, row.version): row.operator for row in rows}
+        self._claimer.lanes = self._lanes()
+
+    def _lanes(self) -> Lanes:
+        here: list[ask.Known] = []
+        child: list[ask.Known] = []
+        for kind in self._app.kinds.values():
+            operator = self._operator.get((kind.name, kind.version), {})
+            known = kind.known(float(operator.get("lease", kind.policy.lease)))
+            (child if kind.runs == "child" else here).extend(known)
+        return Lanes(here, child)
+
+    async def _on_swept(self, queue: str, swept: list[ask.Swept]) -> None:
+        self._claimer.wake()
+        await self._tell_of_dead(queue, [one.id for one in swept if one.state == "dead"])
+
+    def _on_settled(self, held: Held, op: type[ask.Op[Any]], answer: str) -> None:
+        if op is ask.Bury and answer == "settled":
+            log.warning("job %s of kind %s is a dead letter", held.job.id, held.job.kind)
+            task = asyncio.create_task(self._tell_of_dead(held.job.queue, [held.job.id]))
+            self._tasks.append(task)
+            task.add_done_callback(self._tasks.remove)
+        if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
+            self._claimer.wake()
+
+    async def _tell_of_dead(self, queue: str, ids: list[UUID]) -> None:
+        """Call the hooks of those that were given up; a hook that fails harms nobody."""
+        if not ids or not self._wants_dead():
+            return
+        try:
+            for record in (await self._store.arun(ask.LookUp(queue, ids))).values():
+                await self._call_dead_hooks(record)
+        except TenureError as error:
+            log.warning("could not tell of %d dead letters: %s", len(ids), error.what)
+
+    def _wants_dead(self) -> bool:
+        return bool(self._app.dead_letter_hooks) or any(kind.on_dead_letter for kind in self._app.kinds.values())
+
+    async def _call_dead_hooks(self, record: Record) -> None:
+        kind = self._app.find(record.kind)
+        own = [kind.on_dead_letter] if kind is not None and kind.on_dead_letter is not None else []
+        for hook in [*own, *self._app.dead_letter_hooks]:
+            try:
+                await run_hooks([hook], record)
+            except Exception:
+                log.exception("the dead-letter hook %s failed", getattr(hook, "__name__", hook))
+
+    async def _end_of_burst(self) -> None:
+        """Stop once nothing that could be claimed is due and no lease of our kinds is alive."""
+        while True:
+            await asyncio.sleep(_BURST)
+            if len(self._leases):
+                continue
+            try:
+                left = [await self._store.arun(ask.Waiting(queue, self._claimer.lanes.all)) for queue in self._queues]
+            except TenureError:
+                continue
+            if not sum(one.now for one in left):
+                self.counts["later"] = sum(one.later for one in left)
+                self.stop()
+                return
+
+
+async def _cancelled(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end; an error it ended with is raised."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise

@@ -1,0 +1,1 @@
+"""Applications that the tests' worker processes import."""
