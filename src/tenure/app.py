@@ -263,9 +263,7 @@ class Tenure:
             engine.close()
 
     async def aclose(self) -> None:
-        """The same, with the event loop's connections."""
-        if self._store is not None:
-            await self._store.aclose()
+        """The same from an event loop, which is not blocked meanwhile."""
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:

@@ -206,9 +206,9 @@ class Effects:
             raise
         point("effect.after_commit")
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close the idle connections."""
-        await self._connections.close()
+        self._connections.drop()
 
 
 async def _transaction_id(conn: AsyncConnection) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from enum import StrEnum
-from threading import Event
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -79,6 +78,15 @@ class Accepted(NamedTuple):
     given: str | None
 
 
+class Stop:
+    """How a worker tells a running handler to stop; read from any thread."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = False
+
+
 class Job(NamedTuple):
     """A claimed job, as its handler sees it.
 
@@ -114,12 +122,12 @@ class Job(NamedTuple):
     accepted_at: datetime
     available_at: datetime
     lease: float
-    stop: Event | None = None
+    stop: Stop | None = None
 
     @property
     def lost(self) -> bool:
         """The worker no longer holds the job, or somebody asked to cancel it: stop, the result will be dropped."""
-        return self.stop is not None and self.stop.is_set()
+        return self.stop is not None and self.stop.asked
 
     @property
     def idempotency_key(self) -> str:

@@ -83,7 +83,7 @@ class Registered:
         return f"It takes {', '.join(names)}." if names else "It takes no arguments: {}."
 
 
-def find(rows: Sequence[KindRow], name: str, version: int | None = None) -> Registered:
+def find(rows: list[KindRow], name: str, version: int | None = None) -> Registered:
     """The kind of this name, or the one it is called now if this is an older name.
 
     Args:

@@ -43,14 +43,24 @@ def pg15_database(pg15: Server) -> Iterator[str]:
     yield from _database(pg15)
 
 
+def _emptied(dsn: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(dsn)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(EMPTY)
+    yield store
+    store.close()
+
+
 @pytest.fixture(params=["memory", "pg18", "pg15"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """Each store in turn, empty."""
     if request.param == "memory":
         yield MemoryStore()
-        return
-    store = PostgresStore(request.getfixturevalue(f"{request.param}_database"))
-    with psycopg.connect(store.dsn, autocommit=True) as conn:
-        conn.execute(EMPTY)
-    yield store
-    store.close()
+    else:
+        yield from _emptied(request.getfixturevalue(f"{request.param}_database"))
+
+
+@pytest.fixture(params=["pg18", "pg15"])
+def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresStore]:
+    """PostgreSQL alone, empty, for what only a database can do."""
+    yield from _emptied(request.getfixturevalue(f"{request.param}_database"))

@@ -120,6 +120,13 @@ def test_what_cannot_be_kept_is_refused_and_nothing_stored(store: Store, text: s
     assert store.run(ops.LookUp(None, [good.id])) == {}
 
 
+def test_headers_that_cannot_be_kept_are_refused_and_nothing_stored(store: Store) -> None:
+    good = new()
+    with pytest.raises(InvalidPayload):
+        offer(store, good, new(headers='{"h": '))
+    assert store.run(ops.LookUp(None, [good.id])) == {}
+
+
 def test_the_same_id_again_is_the_same_job(store: Store) -> None:
     job = new({"x": 1})
     offer(store, job)

@@ -119,9 +119,11 @@ def test_a_newer_version_is_left_for_those_who_know_it(store: Store) -> None:
     assert [leased.id for leased in claim(store, known=[Known(KIND, 2, 30.0)])] == [id]
 
 
-def test_who_knows_a_version_runs_older_ones_too(store: Store) -> None:
+def test_older_versions_are_for_those_who_name_them(store: Store) -> None:
     ids = [*accept(store, version=1), *accept(store, version=2), *accept(store, version=3)]
-    assert [leased.id for leased in claim(store, known=[Known(KIND, 2, 30.0)])] == ids[:2]
+    assert [leased.id for leased in claim(store, known=[Known(KIND, 2, 30.0)])] == [ids[1]]
+    both = [Known(KIND, 1, 30.0), Known(KIND, 2, 30.0)]
+    assert [leased.id for leased in claim(store, known=both)] == [ids[0]]
 
 
 def test_unknown_kinds_at_the_head_hold_up_nobody(store: Store) -> None:

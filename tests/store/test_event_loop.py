@@ -14,7 +14,7 @@ from tests.store.steps import KNOWN, QUEUE, accept, look
 
 async def _close(store: Store) -> None:
     if isinstance(store, PostgresStore):
-        await store.aclose()
+        store.close()
 
 
 def test_a_job_goes_through_on_an_event_loop(store: Store) -> None:

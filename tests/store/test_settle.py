@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from tenure.job import DeadReason, State
@@ -174,6 +175,19 @@ def test_jobs_of_different_claims_settle_in_one_batch(store: Store) -> None:
     jobs = [take(store) for _ in range(20)]
     answers = store.run(ops.Complete(QUEUE, [ops.Completion(leased.id, leased.token) for leased in jobs]))
     assert set(answers.values()) == {"settled"}
+
+
+@pytest.mark.parametrize("text", ["{", '{"s": "a\\u0000b"}', '{"s": "\\ud800"}'])
+def test_a_batch_with_text_that_cannot_be_kept_changes_nothing(store: Store, text: str) -> None:
+    good, bad = take(store), take(store)
+    items = [ops.Completion(good.id, good.token, "1"), ops.Completion(bad.id, bad.token, text)]
+    with pytest.raises((psycopg.Error, ValueError)):
+        store.run(ops.Complete(QUEUE, items))
+    failed = [ops.Failed(good.id, good.token, 0.0, "{}"), ops.Failed(bad.id, bad.token, 0.0, text)]
+    with pytest.raises((psycopg.Error, ValueError)):
+        store.run(ops.Retry(QUEUE, failed))
+    assert [look(store, leased.id).state for leased in (good, bad)] == [State.RUNNING] * 2
+    assert complete(store, good) == "settled"
 
 
 @pytest.mark.parametrize("settle", [complete, bury, *RETURNING])

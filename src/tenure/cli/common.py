@@ -10,7 +10,7 @@ from uuid import UUID
 
 import typer
 
-from tenure.cli.failures import JSON, Commands
+from tenure.cli.failures import JSON
 
 if TYPE_CHECKING:
     from tenure.app import Tenure
@@ -51,7 +51,7 @@ KindFilter = Annotated[str | None, typer.Option("--kind", help="Of this kind.", 
 
 def group(help_text: str) -> typer.Typer:
     """A group of commands."""
-    return typer.Typer(cls=Commands, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    return typer.Typer(help=help_text, no_args_is_help=True)
 
 
 def schema_or_default(schema: str | None) -> str:

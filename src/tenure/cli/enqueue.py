@@ -16,21 +16,22 @@ import typer
 from tenure.cli import show
 from tenure.cli.common import AnswerAsJson, Dsn, Schema, opened
 from tenure.cli.failures import Exit
+from tenure.errors import ConfigError
 from tenure.names import checked_name
 
 if TYPE_CHECKING:
     from tenure.job import NewJob
 
-EXAMPLES = """Examples:
-
-tenure enqueue mail.send_receipt --json '{"order_id": 42}' --key order-42
-
-tenure enqueue --from jobs.jsonl
-
-zcat jobs.jsonl.gz | tenure enqueue mail.send_receipt --from -
-
-A line of a file: {"kind": "mail.send_receipt", "args": {"order_id": 42}, "key": "order-42"}; it may also have delay, at,
-expires, priority, queue and headers. Bad lines are reported by number, the others accepted."""
+EXAMPLES = "\n\n".join(
+    [
+        "Examples:",
+        """tenure enqueue mail.send_receipt --json '{"order_id": 42}' --key order-42""",
+        "tenure enqueue --from jobs.jsonl",
+        "zcat jobs.jsonl.gz | tenure enqueue mail.send_receipt --from -",
+        'A line of a file: {"kind": "mail.send_receipt", "args": {"order_id": 42}, "key": "order-42"}; it may also have'
+        " delay, at, expires, priority, queue and headers. Bad lines are reported by number, the others accepted.",
+    ]
+)
 
 
 class Given(NamedTuple):
@@ -50,15 +51,7 @@ def enqueue(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            help="A file of jobs, a JSON object a line; - reads stdin.",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            allow_dash=True,
-            show_default=False,
-        ),
+        typer.Option("--from", help="A file of jobs, a JSON object a line; - reads stdin.", show_default=False),
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same again gives the same job.", show_default=False)
@@ -146,7 +139,12 @@ def _refuse_with_file(options: dict[str, object]) -> None:
 
 
 def _file(source: Path) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb")
+    if str(source) == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return source.open("rb")
+    except OSError as error:
+        raise ConfigError(f"{source} cannot be read: {error.strerror}.", kept="Nothing was enqueued.") from None
 
 
 def _read(payload: str | None) -> str:

@@ -64,7 +64,7 @@ def moment(at: datetime | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A length of time in its two largest units, such as ``2h 05m``."""
+    """A length of time in its two largest units, such as ``2h 05m`` or ``7d``."""
     if seconds is None:
         return ""
     if seconds < 60:
@@ -72,7 +72,8 @@ def span(seconds: float | None) -> str:
     whole = int(seconds)
     for unit, size, part, small in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
         if whole >= size:
-            return f"{whole // size}{unit} {whole % size // small:02}{part}"
+            rest = whole % size // small
+            return f"{whole // size}{unit} {rest:02}{part}" if rest else f"{whole // size}{unit}"
     return f"{whole}s"
 
 

@@ -37,6 +37,7 @@ DATABASE = ROLE = "tenure"
 SCRATCH = "new-"  # prefix of directories that are being made or deleted; leftovers go at the next initdb
 _INITDB = ("--username=tenure", "--encoding=UTF8", "--locale=C", "--data-checksums")
 _DOORS = ("--auth-local=trust", "--auth-host=scram-sha-256")  # the socket is ours alone; TCP takes a password
+_ATTEMPTS = 3  # to start a server that ends without giving a reason
 # A variable of libpq's that would lead a connection astray, and the parameter that outvotes it.
 _OUTVOTED = {
     "PGHOSTADDR": ("hostaddr", ""),
@@ -132,9 +133,11 @@ def bring_up(home: Home, binaries: Binaries, user: Account, settings: Mapping[st
         TimeoutError: its predecessor does not stop.
     """
     deadline = time.monotonic() + PATIENCE
+    attempts = 0
     while True:
         if not alive(home):
-            _start(home, binaries, user, settings)
+            attempts += 1
+            _start(home, binaries, user, settings, forgiving=attempts < _ATTEMPTS)
         elif answers(home):
             return
         elif postmaster(home.data) is None or stopping(home.data):
@@ -148,11 +151,17 @@ def bring_up(home: Home, binaries: Binaries, user: Account, settings: Mapping[st
                 hint="A long recovery after a crash only needs time: try again. If its socket is out of sight (another"
                 " container, a cleaned /tmp), stop it, by force, and try again.",
             )
-        time.sleep(0.01)
+        time.sleep(0.05)  # each look leaves a line in its log
 
 
-def _start(home: Home, binaries: Binaries, user: Account, settings: Mapping[str, str] | None) -> None:
-    """Start a server that does not live; returns without one when remains of the last are still in the way."""
+def _start(
+    home: Home, binaries: Binaries, user: Account, settings: Mapping[str, str] | None, *, forgiving: bool
+) -> None:
+    """Start a server that does not live.
+
+    Returns without one when remains of the last are still in the way; and, if `forgiving`, when it ended without giving
+    a reason, so was killed.
+    """
     with lock_file(home.server) as lock:
         if not try_lock(lock, fcntl.LOCK_EX):  # somebody is just looking whether it is held
             return
@@ -170,7 +179,9 @@ def _start(home: Home, binaries: Binaries, user: Account, settings: Mapping[str,
         if _run(command, home.log, user, cwd=home.data, inherit=lock) == 0:
             return
     words = _tail(home.log, before)
-    if "lock file" in words or "shared memory block" in words or postmaster(home.data):
+    in_the_way = "lock file" in words or "shared memory block" in words or postmaster(home.data)
+    reasons = [line for line in words.splitlines() if "FATAL" in line and "the database system is" not in line]
+    if in_the_way or (forgiving and not reasons):
         return
     raise EngineError(
         f"{binaries} did not start on {home.data}. The end of its log:\n{words}\n",
@@ -202,15 +213,18 @@ def _make_socket_dir(home: Home, user: Account) -> None:
         )
 
 
-def create_database(home: Home) -> None:
-    """Make sure that the database exists."""
+def create_database(home: Home) -> bool:
+    """Make sure that the database exists; False when the server does not let us look.
+
+    It may be full of connections: then they are in the database, so it is there.
+    """
     try:
-        conn = psycopg.connect(dsn(home, "postgres"), autocommit=True, connect_timeout=10)
-    except psycopg.OperationalError:  # full of connections, so the database is there; its users hear of anything else
-        return
-    with conn:
-        if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
-            conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+        with psycopg.connect(dsn(home, "postgres"), autocommit=True, connect_timeout=10) as conn:
+            if not conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+                conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def _run(command: list[str | Path], output: Path, user: Account, *, cwd: Path, inherit: int | None = None) -> int:

@@ -144,8 +144,10 @@ def _bring_up(home: Home, binaries: Binaries, settings: Mapping[str, str] | None
     user = account(home.data)
     if not home.data.exists():
         cluster.create(home, binaries, user)
-    cluster.bring_up(home, binaries, user, settings)
-    cluster.create_database(home)
+    for _ in range(3):  # somebody may kill it meanwhile
+        cluster.bring_up(home, binaries, user, settings)
+        if cluster.create_database(home):
+            return
 
 
 def ensure_watcher(home: Home, grace: float) -> None:

@@ -173,18 +173,26 @@ def watch(base: Path, grace: float, ticket: int) -> None:
     signal.signal(signal.SIGALRM, lambda *_: trim_log(log))
     signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
     users = open_lock(base / "users")
+    # Whoever gets hold of `users` after us must find the post vacant, also when we are killed: the kernel closes
+    # descriptors in ascending order, so a copy above the ticket is the last to go.
+    os.dup2(users, ticket + 1, inheritable=False)
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)  # blocks as long as there are users
         fcntl.flock(users, fcntl.LOCK_UN)
-        time.sleep(grace)
+        linger(base / "server", grace)
         if (base / "keep").exists():
             time.sleep(1.0)
         elif try_lock(users, fcntl.LOCK_EX):
             break
     stop_server(base)
-    # In this order: whoever gets hold of `users` next must find the post of the watcher vacant.
     os.close(ticket)
-    os.close(users)
+
+
+def linger(server: Path, grace: float) -> None:
+    """Let `grace` seconds pass, or less when the server is stopped meanwhile."""
+    end = time.monotonic() + grace
+    while (left := end - time.monotonic()) > 0 and held(server):
+        time.sleep(min(left, 1.0))
 
 
 def main(base: str, grace: str, ticket: str) -> None:

@@ -213,8 +213,7 @@ class AsyncConnections:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._slots = loop, asyncio.BoundedSemaphore(self._size)
-            while self._idle:
-                self._idle.pop().pgconn.finish()
+            self.drop()
 
     async def _fresh(self) -> AsyncConnection | None:
         while self._idle:
@@ -224,10 +223,10 @@ class AsyncConnections:
             await conn.close()
         return None
 
-    async def close(self) -> None:
-        """Close what is idle."""
+    def drop(self) -> None:
+        """Close what is idle, from wherever; libpq needs no event loop for that."""
         while self._idle:
-            await self._idle.pop().close()
+            self._idle.pop().pgconn.finish()
 
 
 def _fit(conn: Connection | AsyncConnection) -> bool:

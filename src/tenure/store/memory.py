@@ -83,9 +83,6 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to close; for those who close their store."""
 
-    async def aclose(self) -> None:
-        """The same on an event loop."""
-
     def shift(self, seconds: float) -> None:
         """Let time pass by moving every deadline of live jobs, keys and dedup rows so many seconds into the past."""
         by = timedelta(seconds=seconds)
@@ -106,14 +103,14 @@ class MemoryStore:
     @_do.register
     def _accept(self, op: ops.Accept) -> list[Accepted]:
         try:
-            payloads = [jsonb_text(new.payload) for new in op.jobs]
+            jobs = [new._replace(payload=jsonb_text(new.payload), headers=_stored(new.headers)) for new in op.jobs]
         except ValueError as error:
             raise InvalidPayload(f"PostgreSQL could not keep this payload: {error}.") from error
-        return [self._accept_one(op, new, payload) for new, payload in zip(op.jobs, payloads, strict=True)]
+        return [self._accept_one(op, new) for new in jobs]
 
-    def _accept_one(self, op: ops.Accept, new: NewJob, payload: str) -> Accepted:
-        given = _fingerprint(op.fingerprint_kind, payload) if new.key is not None else None
-        if len(payload.encode()) > op.max_bytes:
+    def _accept_one(self, op: ops.Accept, new: NewJob) -> Accepted:
+        given = _fingerprint(op.fingerprint_kind, new.payload) if new.key is not None else None
+        if len(new.payload.encode()) > op.max_bytes:
             return Accepted(new.id, "too_large", State.PENDING, None, None, given)
         if known := self._find(new.id):
             return Accepted(new.id, "same", known.state, known.result, given, given)
@@ -121,7 +118,7 @@ class MemoryStore:
             if held := self._held(op.queue, new.key):
                 return self._held_answer(held, given)
             self._keys[op.queue, new.key] = Key(new.id, op.kind, given, self._operator(op.kind, "key_ttl", op.key_ttl))
-        self.hot[new.id] = self._new_row(op, new, payload)
+        self.hot[new.id] = self._new_row(op, new)
         return Accepted(new.id, "new", State.PENDING, None, given, given)
 
     def _held(self, queue: str, key: str) -> Key | None:
@@ -138,15 +135,15 @@ class MemoryStore:
         answer: Literal["same", "conflict"] = "same" if held.fingerprint == given else "conflict"
         return Accepted(held.job_id, answer, state, held.result, held.fingerprint, given)
 
-    def _new_row(self, op: ops.Accept, new: NewJob, payload: str) -> Row:
+    def _new_row(self, op: ops.Accept, new: NewJob) -> Row:
         keyed = new.key is not None
         return Row(
             id=new.id,
             queue=op.queue,
             kind=op.kind,
             version=op.version,
-            payload=payload,
-            headers=new.headers and jsonb_text(new.headers),
+            payload=new.payload,
+            headers=new.headers,
             key=new.key,
             key_queue=op.queue if keyed else None,
             key_kind=op.kind if keyed else None,
@@ -224,7 +221,7 @@ class MemoryStore:
     @_do.register
     def _complete(self, op: ops.Complete) -> dict[UUID, ops.Settlement]:
         def done(row: Row, item: ops.Completion) -> None:
-            self._end(row, State.DONE, result=item.result and jsonb_text(item.result), settled=item.token)
+            self._end(row, State.DONE, result=_stored(item.result), settled=item.token)
 
         return self._settle(op.queue, op.items, done, wins_over_cancel=True)
 
@@ -272,6 +269,7 @@ class MemoryStore:
         guard: Callable[[Row], bool] = lambda _row: True,
         wins_over_cancel: bool = False,
     ) -> dict[UUID, ops.Settlement]:
+        _refuse_unkeepable(items, "failure", "result")
         answers: dict[UUID, ops.Settlement] = {}
         for item in items:
             row = self._fenced(queue, item.id, item.token)
@@ -339,6 +337,7 @@ class MemoryStore:
 
     @_do.register
     def _redrive(self, op: ops.Redrive) -> list[UUID]:
+        _refuse_unkeepable(op.items, "payload")
         moved = []
         for item in op.items:
             if (row := self.dead.get(item.id)) and row.queue == op.queue:
@@ -353,7 +352,7 @@ class MemoryStore:
         row.attempts = row.deferrals = row.expiries = row.deaths = 0
         row.redrives += 1
         row.suspect = row.reason == "poison"
-        row.reason = row.ended_at = row.settled = row.expires_at = None
+        row.reason = row.ended_at = row.settled = row.expires_at = row.claimed_at = row.worker = None
         self.hot[row.id] = row
         self._return(row, item.delay)
         if held := self._key_of(row):
@@ -588,6 +587,17 @@ class MemoryStore:
         for where in effects:
             del self._effects[where]
         return len(effects)
+
+
+def _stored(text: str | None) -> str | None:
+    return None if text is None else jsonb_text(text)
+
+
+def _refuse_unkeepable(items: Iterable[object], *names: str) -> None:
+    """ValueError before anything is changed, where PostgreSQL would roll back."""
+    for item in items:
+        for name in names:
+            _stored(getattr(item, name, None))
 
 
 def _fingerprint(kind: str, payload: str) -> str:

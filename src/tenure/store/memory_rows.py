@@ -63,8 +63,8 @@ class Row:
     """Token of the settlement that ended it; the sweep leaves none, so that a late settlement is not taken for it."""
 
     def known_to(self, known: Iterable[Known]) -> bool:
-        """Whether somebody who can run these kinds can run this job: newer versions are left to others."""
-        return any(entry.kind == self.kind and entry.version >= self.version for entry in known)
+        """Whether somebody who can run these kinds and versions can run this job."""
+        return any((entry.kind, entry.version) == (self.kind, self.version) for entry in known)
 
     def matches(self, wanted: Mapping[str, str | None]) -> bool:
         """Whether its fields are as wanted; None wants nothing."""

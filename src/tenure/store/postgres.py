@@ -154,13 +154,9 @@ class PostgresStore:
         return StoreUnavailable(f"The database went away: {str(error).strip().splitlines()[0]}.", kept=_KEPT)
 
     def close(self) -> None:
-        """Close the idle connections of ``run``."""
+        """Close the idle connections, of ``run`` and of ``arun``."""
         self._sync.close()
-
-    async def aclose(self) -> None:
-        """Close the idle connections of both."""
-        await self._async.close()
-        self._sync.close()
+        self._async.drop()
 
 
 _KEPT = "What had committed is kept; the rest is as before."

@@ -21,6 +21,7 @@ from uuid import UUID
 from tenure.job import Accepted, DeadReason, Job, NewJob, Record
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Settlement = Literal["settled", "cancelled", "lost"]
 """``settled``: as asked. ``cancelled``: it had been asked to cancel and ended so instead. ``lost``: not ours any more."""
@@ -29,8 +30,8 @@ Extension = Literal["extended", "cancel", "locked", "lost"]
 """``cancel``: extended, and somebody asked to cancel it. ``locked``: a settlement holds the row; ask again."""
 
 
-class Op(Generic[T]):
-    """An operation whose answer is a ``T``."""
+class Op(Generic[T_co]):
+    """An operation whose answer is a ``T_co``."""
 
     __slots__ = ()
 

@@ -20,28 +20,52 @@ RETENTION = 7
 """Days ended jobs are kept where the queue says nothing."""
 
 _PATIENCE = "100ms"
+_BATCH = 5000
 
 
 def upkeep(conn: Connection, schema: str) -> list[str]:
     """Make the partitions that will be needed, drop those that are past; answers what was done.
 
+    Each step is a transaction of its own, so that no lock is held for longer than one of them takes.
+
     Args:
         conn: an autocommit connection of the schema's owner.
     """
-    done: list[str] = []
-    with conn.transaction():
-        if not _alone(conn, schema):
-            return done
-        there = _partitions(conn, schema)
-        today = _today(conn)
-        wanted = {today + timedelta(days=n) for n in range(AHEAD + 1)}
-        done += [f"made {_partition(day)}" for day in sorted(wanted - there) if _tried(conn, _make(schema, day))]
-        past = {day for day in there if day < today - timedelta(days=_longest_retention(conn, schema))}
-        done += [f"dropped {_partition(day)}" for day in sorted(past) if _tried(conn, _drop(schema, day))]
-        conn.execute(
-            in_schema("delete from tenure.workers where seen_at < now() - %s", schema), [timedelta(days=RETENTION)]
-        )
+    there = _partitions(conn, schema)
+    today = _today(conn)
+    wanted = {today + timedelta(days=n) for n in range(AHEAD + 1)}
+    kept = _longest_retention(conn, schema)
+    past = {day for day in there if day < today - timedelta(days=kept)}
+    done = [f"made {_partition(day)}" for day in sorted(wanted - there) if _tried(conn, schema, _make(schema, day))]
+    done += [f"dropped {_partition(day)}" for day in sorted(past) if _tried(conn, schema, _drop(schema, day))]
+    _forget(conn, schema, kept)
+    conn.execute(
+        in_schema("delete from tenure.workers where seen_at < clock_timestamp() - %s", schema),
+        [timedelta(days=RETENTION)],
+    )
     return done
+
+
+def _forget(conn: Connection, schema: str, kept: int) -> None:
+    """Rows of queues that keep less than the partitions do: removed in small batches."""
+    shorter = conn.execute(
+        in_schema("select name, coalesce(retention, %s)::int from tenure.queues", schema), [RETENTION]
+    ).fetchall()
+    for queue, days in shorter:
+        while days < kept and _forgotten(conn, schema, queue, days) == _BATCH:
+            pass
+
+
+def _forgotten(conn: Connection, schema: str, queue: str, days: int) -> int:
+    return conn.execute(
+        in_schema(
+            "delete from tenure.archive a where a.queue = %(queue)s and a.id = any(array(select o.id from tenure.archive o"
+            " where o.queue = %(queue)s and o.ended_at < clock_timestamp() - make_interval(days => %(days)s)"
+            " limit %(limit)s))",
+            schema,
+        ),
+        {"queue": queue, "days": days, "limit": _BATCH},
+    ).rowcount
 
 
 def _alone(conn: Connection, schema: str) -> bool:
@@ -89,13 +113,17 @@ def _drop(schema: str, day: date) -> sql.Composed:
     return sql.SQL("drop table {}").format(sql.Identifier(schema, _partition(day)))
 
 
-def _tried(conn: Connection, statement: sql.Composed) -> bool:
-    """Run it with little patience; False when somebody holds the table, and nothing is changed."""
+def _tried(conn: Connection, schema: str, statement: sql.Composed) -> bool:
+    """Run it alone and with little patience; False when somebody else is at it or holds the table: nothing is changed."""
     try:
         with conn.transaction():
             conn.execute(sql.SQL("set local lock_timeout = {}").format(sql.Literal(_PATIENCE)))
+            if not _alone(conn, schema):
+                return False
             conn.execute(statement)
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation):
-        # A check violation: rows of that day stand in the default partition, where they are found and kept as well.
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DuplicateTable, psycopg.errors.UndefinedTable):
+        return False
+    except psycopg.errors.CheckViolation:
+        # Rows of that day stand in the default partition, where they are found and kept as well.
         return False
     return True

@@ -62,7 +62,7 @@ async def _serve(app: Tenure, ours: socket.socket) -> None:
         while received := wire.message(await reader.readline()):
             await _one(app, attempts, received, writer)
         await run_hooks(app.stop_hooks)
-    await effects.close()
+    effects.close()
 
 
 async def _one(app: Tenure, attempts: Attempts, received: dict[str, Any], writer: asyncio.StreamWriter) -> None:

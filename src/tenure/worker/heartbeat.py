@@ -52,7 +52,11 @@ class Heartbeat(threading.Thread):
         while not self._stopping.wait(_PAUSE):
             self._look()
             if due := self._leases.due():
-                self._beat(due)
+                try:
+                    self._beat(due)
+                except Exception:  # whatever it is, the next beat may get through
+                    log.exception("heartbeat failed")
+                    _later(due, time.monotonic() + _AGAIN)
         self._store.close()
 
     def stop(self) -> None:

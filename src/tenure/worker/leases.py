@@ -7,12 +7,11 @@ clock from the moment *before* a claim or heartbeat was sent, so it never lies b
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 
-from tenure.job import Job
+from tenure.job import Job, Stop
 from tenure.kind import Kind
 
 
@@ -33,7 +32,7 @@ class Held:
     __slots__ = ("cancel", "deadline", "job", "kind", "renew_at", "settling", "started", "stop", "task", "token")
 
     def __init__(self, job: Job, kind: Kind, token: UUID, sent: float) -> None:
-        self.stop = threading.Event()
+        self.stop = Stop()
         self.job = job._replace(stop=self.stop)
         self.kind = kind
         self.token = token

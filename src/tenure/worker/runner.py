@@ -154,7 +154,7 @@ class Runner:
         """Stop a job, as far as it can be: what is waiting is dropped or released, what runs is told, cancelled, killed."""
         if held.cancel is None or why == "lost":
             held.cancel = why
-        held.stop.set()
+        held.stop.asked = True
         if held.task is None:
             if held in self.waiting:
                 self.waiting.remove(held)

@@ -68,6 +68,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._forced = asyncio.Event()
         self._stuck: Held | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._operator: dict[tuple[str, int], dict[str, Any]] = {}
         self._looked = time.monotonic()
 
@@ -128,15 +129,15 @@ class Worker:
             on_swept=self._on_swept,
             present=self._present,
         )
-        self._tasks = housekeeping.tasks(self._queues)
-        self._tasks.append(asyncio.create_task(self._settler.run()))
-        self._tasks.append(asyncio.create_task(self._watch()))
+        vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch())]
+        self._tasks += [*housekeeping.tasks(self._queues), *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
         log.info("worker %s is working on %s", self.name, ", ".join(self._queues))
         claiming = asyncio.create_task(self._claimer.run())
         stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({claiming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        # Whichever of the vital ones ends has failed: without it this process cannot keep its promises.
+        await asyncio.wait({claiming, stopping, *vital}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         self._runner.drain()
         self._claimer.stop()
@@ -190,8 +191,8 @@ class Worker:
             log.debug("could not say goodbye: %s", error.what)
         finally:
             await self._children.close()
-            await self._effects.close()
-            await self._store.aclose()
+            self._effects.close()
+            self._store.close()
 
     # ------------------------------------------------------------------------------------------------- watching
 
@@ -220,7 +221,7 @@ class Worker:
     def _told(self, held: Held, what: Literal["cancel", "lost"]) -> None:
         """In the heartbeat thread: a lease is lost, or somebody asked to cancel the job."""
         if what == "lost":
-            held.stop.set()  # a thread must know even while the loop is blocked
+            held.stop.asked = True  # a thread must know even while the loop is blocked
         self._loop.call_soon_threadsafe(self._lose if what == "lost" else self._cancel, held)
 
     def _lose(self, held: Held) -> None:

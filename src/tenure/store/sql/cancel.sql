@@ -1,7 +1,9 @@
 -- cancel: pending -> cancelled (asked); a running job is marked, and its holder learns it with the next heartbeat.
 --
 -- Why it is safe: rows are locked in order of id before they are judged, so a claim or settlement that was under way has
--- ended; the judgement is of the locked version.
+-- ended; the judgement is of the locked version. PostgreSQL checks constraints on the version that the statement saw first,
+-- before it goes on to the locked one; a job that was pending then must not be marked there, so the mark is made of the
+-- row's own state.
 with
 locked as materialized (
     select j.id, j.state
@@ -11,7 +13,7 @@ locked as materialized (
     for update
 ),
 marked as (
-    update tenure.jobs j set cancel = true
+    update tenure.jobs j set cancel = (j.state = 'running')
     from locked l
     where j.queue = %(queue)s and j.id = l.id and l.state = 'running'
     returning j.id

@@ -1,0 +1,168 @@
+"""What is decided about dead letters, carried out page by page: redrive or discard.
+
+One that cannot be redriven as asked (its payload does not fit the other kind) is reported and left where it is; the others
+go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from itertools import count
+from typing import Protocol
+from uuid import UUID
+
+from tenure.cli import failures, show
+from tenure.cli.common import by_queue
+from tenure.errors import PayloadTooLarge, TenureError
+from tenure.job import Record
+from tenure.registered import find
+from tenure.store.jsonb import jsonb_text
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import Discard, KindRow, Redrive, Revived
+
+MOST_SHOWN = 20
+
+
+class Decision(Protocol):
+    """What is done with dead letters."""
+
+    done: str
+
+    def check(self, record: Record) -> None:
+        """Raise a TenureError if it cannot be done with this one."""
+
+    def act(self, store: PostgresStore, queue: str, records: list[Record]) -> list[UUID]:
+        """Do it; answers those it was done with."""
+
+
+class Discarding:
+    """dead -> cancelled (discarded)."""
+
+    done = "discarded"
+
+    def check(self, record: Record) -> None:
+        """Any dead letter can be discarded."""
+
+    def act(self, store: PostgresStore, queue: str, records: list[Record]) -> list[UUID]:
+        """Discard them."""
+        return store.run(Discard(queue, [record.id for record in records]))
+
+
+class Redriving:
+    """dead -> pending.
+
+    Args:
+        rows: the kinds the database knows.
+        rate: how many a second become available; None is all at once.
+        payload: replaces that of the job.
+        as_kind: the kind to run them as.
+        max_bytes: limit of the payload's stored text.
+
+    Raises:
+        UnknownKind: nobody registered ``as_kind``.
+        PayloadTooLarge: ``payload`` is.
+    """
+
+    done = "redriven"
+
+    def __init__(
+        self, rows: list[KindRow], *, rate: float | None, payload: str | None, as_kind: str | None, max_bytes: int
+    ) -> None:
+        self._rows = rows
+        self._rate = rate
+        self._payload = payload
+        self._kind = None if as_kind is None else find(rows, as_kind)
+        self._max_bytes = max_bytes
+        self._places = count()
+        self._start = time.monotonic()
+
+    def check(self, record: Record) -> None:
+        """See that a changed payload or another kind goes with the rest."""
+        if self._payload is None and self._kind is None:
+            return
+        kind = self._kind or find(self._rows, record.kind, record.version)
+        payload = record.payload if self._payload is None else self._payload
+        kind.check(payload)
+        if self._payload is not None and len(jsonb_text(payload).encode()) > self._max_bytes:
+            raise PayloadTooLarge(f"The payload has more stored text than {self._max_bytes} bytes.")
+
+    def act(self, store: PostgresStore, queue: str, records: list[Record]) -> list[UUID]:
+        """Redrive them, the later ones with a growing delay if there is a rate."""
+        kind = self._kind
+        name, version = (kind.name, kind.version) if kind else (None, None)
+        items = [Revived(record.id, self._delay(), self._payload, name, version) for record in records]
+        moved = store.run(Redrive(queue, items))
+        if moved and self._payload is not None:
+            show.note(
+                f"The effect of this job stays unique by its original key: what it did for {_key(records[0])} before,"
+                " it will not do again with other arguments."
+            )
+        return moved
+
+    def _delay(self) -> float:
+        if self._rate is None:
+            return 0.0
+        return max(0.0, next(self._places) / self._rate - (time.monotonic() - self._start))
+
+
+def _key(record: Record) -> str:
+    return str(record.id) if record.key is None else f"key {record.key!r}"
+
+
+class Tally:
+    """What came of a decision: how many of each queue, kind and reason it was done with, and how many it was not."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        self.refused = 0
+        self.missed = 0
+        self._as_json = as_json
+
+    @property
+    def done(self) -> int:
+        """How many it was done with."""
+        return self.counts.total()
+
+    def refuse(self, id: UUID, error: TenureError) -> None:
+        """Report one that it cannot be done with."""
+        self.refused += 1
+        if self.refused > MOST_SHOWN:
+            return
+        if self._as_json:
+            failures.report(error, as_json=True, id=id)
+        else:
+            show.error(f"{id}: {error.what}", [f"  {error.hint}"] if error.hint else [])
+
+    def add(self, records: list[Record], ids: Iterable[UUID]) -> None:
+        """Count those it was done with; the others somebody else has taken meanwhile."""
+        done = set(ids)
+        self.missed += len(records) - len(done)
+        self.counts.update((r.queue, r.kind, r.reason or "") for r in records if r.id in done)
+
+
+def decide(
+    store: PostgresStore, pages: Iterable[list[Record]], decision: Decision, tally: Tally, *, dry_run: bool
+) -> None:
+    """Carry a decision out, page by page; with ``dry_run`` only count."""
+    with show.progress() as bar:
+        task = bar.add_task(decision.done, total=None) if bar else None
+        for page in pages:
+            for queue, records in by_queue(_possible(page, decision, tally)).items():
+                ids = [record.id for record in records] if dry_run else decision.act(store, queue, records)
+                tally.add(records, ids)
+            if bar and task is not None:
+                bar.update(task, completed=tally.done)
+
+
+def _possible(page: list[Record], decision: Decision, tally: Tally) -> list[Record]:
+    found = []
+    for record in page:
+        try:
+            decision.check(record)
+        except TenureError as error:
+            tally.refuse(record.id, error)
+        else:
+            found.append(record)
+    return found

@@ -1,0 +1,170 @@
+"""``tenure status``, ``tenure queue`` and ``tenure kind``: how the queues stand, and what operators set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tenure.cli import show
+from tenure.cli.common import AsJson, Dsn, Schema, group, opened
+from tenure.errors import ConfigError, UnknownKind
+
+if TYPE_CHECKING:
+    from tenure.store.protocol import KindRow, QueueStatus
+
+queue_app = group("Set owner, promise, retention and pause of a queue.")
+kind_app = group("Look at kinds, and override what they declare.")
+
+_RESET = "none"
+_STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
+_OPERABLE = ("max_attempts", "lease", "key_ttl")
+
+
+def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
+    """Show every queue in figures.
+
+    pending could run now; scheduled waits for its time, gated for another job or a limit; suspect counts those of them
+    that run alone after a crash; running counts overdue ones, too, whose lease has ended; lag is how long the oldest
+    pending job waits.
+    """
+    from tenure.store.protocol import Status
+
+    with opened(dsn, schema) as app:
+        queues = app.store.run(Status())
+    if as_json:
+        for queue in queues:
+            show.json_line(queue._asdict())
+    elif queues:
+        show.table(_STATUS, map(_status_row, queues))
+    else:
+        show.note("There are no queues yet.")
+
+
+@queue_app.command("set", epilog="Example: tenure queue set mail --owner team-mail --slo 30s --retention 7")
+def set_queue(
+    name: Annotated[str, typer.Argument(help="The queue; it is made if it is not there.", show_default=False)],
+    owner: Annotated[str | None, typer.Option(help="Who answers for it; none resets.", show_default=False)] = None,
+    slo: Annotated[
+        str | None, typer.Option(help="How long jobs may wait: 30s; none resets.", show_default=False)
+    ] = None,
+    retention: Annotated[
+        str | None, typer.Option(help="Days ended jobs are kept; 0 keeps none; none resets to 7.", show_default=False)
+    ] = None,
+    paused: Annotated[
+        bool | None, typer.Option("--paused/--no-paused", help="Whether jobs are left alone.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+    schema: Schema = None,
+) -> None:
+    """Change settings of a queue; those that are not named stay as they are."""
+    from tenure.names import checked_name
+    from tenure.registered import wait
+    from tenure.store.protocol import SetQueue
+
+    values: dict[str, Any] = {}
+    if owner is not None:
+        values["owner"] = None if owner == _RESET else owner
+    if slo is not None:
+        values["slo"] = None if slo == _RESET else wait("--slo", slo)
+    if retention is not None:
+        values["retention"] = None if retention == _RESET else _days(retention)
+    if paused is not None:
+        values["paused"] = paused
+    if not values:
+        raise typer.BadParameter("Say what to set: --owner, --slo, --retention, --paused or --no-paused.")
+    op = SetQueue(checked_name("queue", name), values)
+    with opened(dsn, schema) as app:
+        row = app.store.run(op)
+    if as_json:
+        show.json_line(row._asdict())
+    else:
+        show.details(row._asdict() | {"slo": show.span(row.slo)})
+
+
+@kind_app.command("list", epilog="Example: tenure kind list --json")
+def list_kinds(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
+    """Show the registered kinds: what they declare, and what operators have set, which wins."""
+    from tenure.store.protocol import ListKinds
+
+    with opened(dsn, schema) as app:
+        kinds = app.store.run(ListKinds())
+    _print_kinds(kinds, as_json)
+
+
+@kind_app.command("set", epilog="Example: tenure kind set mail.send_receipt --max-attempts 20 --lease none")
+def set_kind(
+    name: Annotated[str, typer.Argument(help="The kind; all its versions.", show_default=False)],
+    max_attempts: Annotated[
+        str | None, typer.Option(help="Claims a job may spend; none resets.", show_default=False)
+    ] = None,
+    lease: Annotated[str | None, typer.Option(help="Length of a lease: 30s; none resets.", show_default=False)] = None,
+    key_ttl: Annotated[
+        str | None, typer.Option(help="How long keys are held after the end: 7d; none resets.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+    dsn: Dsn = None,
+    schema: Schema = None,
+) -> None:
+    """Override what a kind declares: for jobs that are accepted (attempts, keys) or claimed (lease) from now on."""
+    from tenure.registered import find
+    from tenure.store.protocol import ListKinds, SetKind
+
+    given = {"max_attempts": max_attempts, "lease": lease, "key_ttl": key_ttl}
+    values = {field: _operator(field, text) for field, text in given.items() if text is not None}
+    if not values:
+        raise typer.BadParameter("Say what to set: --max-attempts, --lease or --key-ttl.")
+    with opened(dsn, schema) as app:
+        kinds = app.store.run(ListKinds())
+        now = find(kinds, name).name
+        if not app.store.run(SetKind(now, values)):
+            raise UnknownKind(f"Kind {now!r} is not there any more.")
+        kinds = app.store.run(ListKinds(now))
+    _print_kinds([kind for kind in kinds if kind.name == now], as_json)
+
+
+def _status_row(queue: QueueStatus) -> tuple[object, ...]:
+    dead = ", ".join(f"{number} {reason}" for reason, number in sorted(queue.dead.items()))
+    name = f"{queue.queue} (paused)" if queue.paused else queue.queue
+    counts = (queue.pending, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
+    return (name, *counts, dead or "0", show.span(queue.lag), queue.workers, queue.owner)
+
+
+def _days(text: str) -> int:
+    if not text.isdecimal() or int(text) > 3650:
+        raise ConfigError(f"--retention {text[:20]!r} is no number of days.", hint="Use 0 to 3650, or none.")
+    return int(text)
+
+
+def _operator(field: str, text: str) -> float | int | None:
+    """An operator's value, held to the limits of a declared one."""
+    from tenure.policy import Policy
+
+    if text == _RESET:
+        return None
+    value: Any = int(text) if field == "max_attempts" and text.isdecimal() else text
+    checked: float | int = getattr(Policy(**{field: value}), field)
+    return checked
+
+
+def _print_kinds(kinds: list[KindRow], as_json: bool) -> None:
+    if as_json:
+        for kind in kinds:
+            show.json_line(kind._asdict())
+    elif kinds:
+        columns = ("kind", "version", "queue", *_OPERABLE, "effect", "older names")
+        show.table(columns, map(_kind_row, kinds))
+    else:
+        show.note("No kinds are registered yet: tenure migrate module:app, or start a worker.")
+
+
+def _kind_row(kind: KindRow) -> tuple[object, ...]:
+    values = (_value(field, kind.policy.get(field), kind.operator.get(field)) for field in _OPERABLE)
+    return (kind.name, kind.version, kind.queue, *values, kind.effect, ", ".join(kind.aliases))
+
+
+def _value(field: str, declared: Any, operator: Any) -> str:
+    """What holds, and where that was set by an operator, what was declared."""
+    shown = [str(value) if field == "max_attempts" else show.span(value) for value in (operator, declared)]
+    return shown[1] if operator is None else f"{shown[0]} (set; declared {shown[1]})"

@@ -1,0 +1,68 @@
+"""``tenure worker``: runs an app's jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tenure.cli.common import Dsn, Schema
+
+EXAMPLES = """Examples:
+
+tenure worker shop.jobs:app
+
+tenure worker shop.jobs:app --queues mail,reports --concurrency 20 --processes 2
+
+tenure worker shop.jobs:app --burst
+
+Ends with 69 when a thread did not stop in time (its lease ends by itself)
+
+with 70 when a handler stayed beyond its timeout and could not be stopped
+
+with 71 when it was told twice to stop."""
+
+
+def worker(
+    target: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app to work for.", show_default=False)],
+    queues: Annotated[
+        str,
+        typer.Option(help="Work on these, separated by commas; else on all of the app's kinds.", show_default=False),
+    ] = "",
+    concurrency: Annotated[int, typer.Option(help="Handlers at the same time in a process.", min=1)] = 100,
+    processes: Annotated[int, typer.Option(help="Worker processes.", min=1)] = 1,
+    burst: Annotated[bool, typer.Option("--burst", help="End when nothing is due any more.")] = False,
+    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "30s",
+    reload: Annotated[bool, typer.Option("--reload", help="Start over when a source file changes.")] = False,
+    children: Annotated[
+        int | None,
+        typer.Option(help="Children for cpu=True kinds and suspects; one for each core.", min=1, show_default=False),
+    ] = None,
+    prefetch: Annotated[
+        int | None, typer.Option(help="Jobs claimed ahead; else as many as are worth it.", min=0, show_default=False)
+    ] = None,
+    dsn: Dsn = None,
+    schema: Schema = None,
+) -> None:
+    """Run an app's jobs until SIGTERM or Ctrl-C; twice forces the end.
+
+    The queue is the app's own; --dsn and --schema override it.
+    """
+    from tenure.names import checked_name
+    from tenure.policy import duration
+    from tenure.worker import Options
+    from tenure.worker import main as run_worker
+
+    options = Options(
+        queues=tuple(checked_name("queue", name.strip()) for name in queues.split(",") if name.strip()),
+        concurrency=concurrency,
+        processes=processes,
+        burst=burst,
+        grace=duration(grace),
+        reload=reload,
+        children=children,
+        prefetch=prefetch,
+        dsn=dsn,
+        schema=schema,
+    )
+    raise typer.Exit(run_worker(target, options))

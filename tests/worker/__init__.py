@@ -1,0 +1,1 @@
+"""Workers as their users meet them: real processes and real signals; evidence lies outside the database."""

@@ -1,0 +1,238 @@
+"""Worker processes of a test's own, the ledger they write, and waiting for what they do.
+
+``bench.start("tests.apps.basic:app")`` starts a worker; whatever it has started is gone when the test ends. Nothing here
+sleeps for a fixed time: a test waits for a line of the ledger, a gate, or a state of a job, with a generous deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID
+
+import psycopg
+
+from tenure import Record, State, Tenure
+from tenure.faultpoints import Gate
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import LookUp
+from tenure.worker import Options
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+_POLL = 0.01
+_START = """
+import json, sys
+from tenure.worker import Options, main
+told = json.load(sys.stdin)
+sys.exit(main(sys.argv[1], Options(**{**told, "queues": tuple(told["queues"])})))
+"""
+
+
+def until(holds: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
+    """Poll until something holds; answers it.
+
+    Raises:
+        TimeoutError: it did not within ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while not (found := holds()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {timeout:g} s: {what}")
+        time.sleep(_POLL)
+    return found
+
+
+class Line(NamedTuple):
+    """One event of the ledger; ``t`` is the machine's steady clock."""
+
+    id: str
+    attempt: int
+    claim: int
+    event: str
+    pid: int
+    t: float
+
+
+class Ledger:
+    """The file in which handlers note what they do."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self, event: str | None = None, id: UUID | None = None) -> list[Line]:
+        """What has been noted, in order; of one kind of event, of one job."""
+        written = self.path.read_text().splitlines() if self.path.exists() else []
+        lines = (Line(**json.loads(line)) for line in written)
+        return [line for line in lines if event in (None, line.event) and (id is None or line.id == str(id))]
+
+    def wait(self, event: str, id: UUID | None = None, count: int = 1) -> Line:
+        """Wait until an event was noted so many times; answers the last of them."""
+        return until(lambda: self.lines(event, id)[count - 1 : count], f"{count} x {event} in the ledger")[0]
+
+
+class Process:
+    """One worker process, or a supervisor."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self._popen = popen
+        self._log = log
+        self.pid = popen.pid
+
+    @property
+    def log(self) -> str:
+        """What it has said."""
+        return self._log.read_text()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._popen.poll() is None
+
+    def ended(self, timeout: float = PATIENCE) -> int:
+        """Wait for its end; answers the exit code, negative for a signal."""
+        return self._popen.wait(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        self._popen.kill()
+        self._popen.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM: drain and go."""
+        self._popen.terminate()
+
+    def stop(self) -> None:
+        """SIGSTOP; returns when it has stopped."""
+        self._popen.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        self._popen.send_signal(signal.SIGCONT)
+
+
+class Bench:
+    """A database, a ledger and the processes of one test.
+
+    Args:
+        dsn: a database with the schema.
+        directory: where ledger, gates and logs go.
+    """
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        self.dsn = dsn
+        self.store = PostgresStore(dsn)
+        self.ledger = Ledger(directory / "ledger.jsonl")
+        self._directory = directory
+        self._apps: list[Tenure] = []
+        self._processes: list[Process] = []
+
+    def use(self, app: Tenure) -> None:
+        """Let an app's producers in this process enqueue into this database."""
+        app.point_at(self.dsn)
+        self._apps.append(app)
+
+    def gate(self, name: str = "gate") -> Gate:
+        """A gate for fault points and handlers."""
+        return Gate(self._directory / name)
+
+    def start(self, target: str, *, faults: str = "", dsn: str | None = None, **options: Any) -> Process:
+        """Start a worker, or a supervisor with several.
+
+        Args:
+            target: its ``module:app``.
+            faults: what to arm in it and its children, see ``tenure.faultpoints``.
+            dsn: another way to the database.
+            options: fields of ``Options``.
+        """
+        told = json.dumps(asdict(Options(**options))).encode()
+        log = self._directory / f"worker-{len(self._processes)}.log"
+        environment = os.environ | {
+            "TENURE_DSN": dsn or self.dsn,
+            "TENURE_LEDGER": str(self.ledger.path),
+            "TENURE_FAULTS": faults,
+            "TENURE_GATES": str(self._directory),
+        }
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-c", _START, target],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        if popen.stdin is not None:
+            popen.stdin.write(told)
+            popen.stdin.close()
+        process = Process(popen, log)
+        self._processes.append(process)
+        return process
+
+    def record(self, id: UUID) -> Record | None:
+        """What the queue says of a job."""
+        return self.store.run(LookUp(None, [id])).get(id)
+
+    def await_state(self, id: UUID, state: State = State.DONE, timeout: float = PATIENCE) -> Record:
+        """Wait until a job is in a state."""
+
+        def there() -> Record | None:
+            record = self.record(id)
+            return record if record is not None and record.state is state else None
+
+        found = until(there, f"job {id} {state}", timeout)
+        assert found is not None
+        return found
+
+    def count(self, table: str, where: str = "true") -> int:
+        """Rows of one of the queue's tables."""
+        return int(self.ask(f"select count(*) from tenure.{table} where {where}")[0][0])
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        """Ask the database itself."""
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            cursor = conn.execute(query.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def processes(self) -> list[int]:
+        """Every process alive that was started by this test, directly or not."""
+        return [pid for pid in _everybody() if f"TENURE_LEDGER={self.ledger.path}" in _environment(pid)]
+
+    def close(self) -> None:
+        """End everything that was started, and say what the workers said."""
+        for process in self._processes:
+            if process.alive:
+                process.kill()
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for app in self._apps:
+            app.close()
+        self.store.close()
+        for process in self._processes:
+            sys.stdout.write(f"--- worker {process.pid}\n{process.log}\n")
+
+
+def _everybody() -> Iterator[int]:
+    if Path("/proc").is_dir():
+        yield from (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _environment(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
