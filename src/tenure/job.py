@@ -79,12 +79,13 @@ class Accepted(NamedTuple):
 
 
 class Stop:
-    """How a worker tells a running handler to stop; read from any thread."""
+    """How a worker tells a running handler to stop; read from any thread. ``heard`` once the handler knows."""
 
-    __slots__ = ("asked",)
+    __slots__ = ("asked", "heard")
 
     def __init__(self) -> None:
         self.asked = False
+        self.heard = False
 
 
 class Job(NamedTuple):
@@ -127,7 +128,10 @@ class Job(NamedTuple):
     @property
     def lost(self) -> bool:
         """The worker no longer holds the job, or somebody asked to cancel it: stop, the result will be dropped."""
-        return self.stop is not None and self.stop.asked
+        if self.stop is None or not self.stop.asked:
+            return False
+        self.stop.heard = True
+        return True
 
     @property
     def idempotency_key(self) -> str:

@@ -76,7 +76,7 @@ def _do(block: Block, desk: Path, namespace: dict[str, Any]) -> None:
         (desk / block.file).write_text(block.text, "utf-8")
     elif block.language == "python":
         # As many empty lines in front as stand above it in the page, so that a traceback names the right one.
-        exec(compile("\n" * block.line + block.text, name(block.page), "exec"), namespace)
+        exec(compile("\n" * block.line + block.text, name(block.page), "exec"), namespace)  # noqa: S102
     elif block.language == "console":
         _run(block)
 

@@ -109,7 +109,7 @@ def test_a_group_is_what_its_members_are_together(app: Tenure) -> None:
 
 RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
     "object": (object, "object"),
-    "nan": (lambda: float("nan"), "nan"),
+    "nan": (lambda: float("nan"), "float"),
     "huge": (lambda: "x" * 1_000_000, "1000002 bytes"),
     "nul": (lambda: {"text": "\x00"}, "NUL"),
     "surrogate": (lambda: "\ud800", "surrogate"),

@@ -65,7 +65,7 @@ def set_queue(
 
     values: dict[str, Any] = {}
     if owner is not None:
-        values["owner"] = None if owner == _RESET else owner
+        values["owner"] = None if owner == _RESET else owner.encode().decode()  # told here if it is no text
     if slo is not None:
         values["slo"] = None if slo == _RESET else wait("--slo", slo)
     if retention is not None:

@@ -37,7 +37,7 @@ DATABASE = ROLE = "tenure"
 SCRATCH = "new-"  # prefix of directories that are being made or deleted; leftovers go at the next initdb
 _INITDB = ("--username=tenure", "--encoding=UTF8", "--locale=C", "--data-checksums")
 _DOORS = ("--auth-local=trust", "--auth-host=scram-sha-256")  # the socket is ours alone; TCP takes a password
-_ATTEMPTS = 3  # to start a server that ends without giving a reason
+_ATTEMPTS = 3  # somebody may kill the server while it starts
 # A variable of libpq's that would lead a connection astray, and the parameter that outvotes it.
 _OUTVOTED = {
     "PGHOSTADDR": ("hostaddr", ""),
@@ -157,11 +157,7 @@ def bring_up(home: Home, binaries: Binaries, user: Account, settings: Mapping[st
 def _start(
     home: Home, binaries: Binaries, user: Account, settings: Mapping[str, str] | None, *, forgiving: bool
 ) -> None:
-    """Start a server that does not live.
-
-    Returns without one when remains of the last are still in the way; and, if `forgiving`, when it ended without giving
-    a reason, so was killed.
-    """
+    """Start a server that does not live; returns without one when the last is still in the way, or if `forgiving`."""
     with lock_file(home.server) as lock:
         if not try_lock(lock, fcntl.LOCK_EX):  # somebody is just looking whether it is held
             return
@@ -179,9 +175,7 @@ def _start(
         if _run(command, home.log, user, cwd=home.data, inherit=lock) == 0:
             return
     words = _tail(home.log, before)
-    in_the_way = "lock file" in words or "shared memory block" in words or postmaster(home.data)
-    reasons = [line for line in words.splitlines() if "FATAL" in line and "the database system is" not in line]
-    if in_the_way or (forgiving and not reasons):
+    if forgiving or "lock file" in words or "shared memory block" in words or postmaster(home.data):
         return
     raise EngineError(
         f"{binaries} did not start on {home.data}. The end of its log:\n{words}\n",

@@ -226,7 +226,8 @@ class AsyncConnections:
     def drop(self) -> None:
         """Close what is idle, from wherever; libpq needs no event loop for that."""
         while self._idle:
-            self._idle.pop().pgconn.finish()
+            conn = self._idle.pop()  # held until it is closed: what is collected while open is a ResourceWarning
+            conn.pgconn.finish()
 
 
 def _fit(conn: Connection | AsyncConnection) -> bool:

@@ -481,8 +481,8 @@ class MemoryStore:
             operator = dict(versions[0].operator) if versions else {}
             self._kinds[kind.name, kind.version] = kind._replace(operator=operator)
             self._queues.setdefault(kind.queue, self._queue(kind.queue))
-        names = {kind.name for kind in op.kinds}
-        return [row for row in self._sorted_kinds() if row.name in names]
+        given = {(kind.name, kind.version) for kind in op.kinds}
+        return [row for row in self._sorted_kinds() if (row.name, row.version) in given]
 
     @_do.register
     def _list_kinds(self, op: ops.ListKinds) -> list[ops.KindRow]:

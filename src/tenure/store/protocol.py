@@ -7,7 +7,7 @@ speak these words and never SQL.
 
 Every operation is atomic, names one queue where it touches jobs, and may be repeated: a settlement that is sent again
 after it was applied answers ``lost`` and is recognised with ``Settled``. Deadlines are the store's own clock. One bad
-item never fails the others of its batch.
+item never fails the others of its batch, but for text that no database could keep: callers clean what they store.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LookUpKey(Op[KeyRecord | None]):
 
 
 class Known(NamedTuple):
-    """A kind and version that the claimer can run, and the lease its jobs get, seconds."""
+    """A kind in exactly this version that the claimer can run, and the lease its jobs get, seconds."""
 
     kind: str
     version: int
@@ -317,7 +317,7 @@ class Cancel(Op[dict[UUID, Literal["cancelled", "asked"]]]):
 
 @dataclass(frozen=True, slots=True)
 class RetryNow(Op[list[UUID]]):
-    """Make pending jobs available at once; answers those it changed."""
+    """Make scheduled jobs available at once; answers those it changed: what is due keeps its place."""
 
     queue: str
     ids: Sequence[UUID]
@@ -375,7 +375,7 @@ class Revived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Redrive(Op[list[UUID]]):
-    """dead -> pending: same id, attempts 0, redrives + 1; poison starts as a suspect. Answers those it moved."""
+    """dead -> pending: same id, attempts 0, redrives + 1, no expiry; poison starts as a suspect. Answers those it moved."""
 
     queue: str
     items: Sequence[Revived]

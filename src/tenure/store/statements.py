@@ -25,7 +25,9 @@ _ENDED = (
 )
 
 
-def _ended(state: str, *, reason: str = "null", history: str = "j.history", result: str = "null::jsonb") -> str:
+def _ended(
+    state: str, *, reason: str = "null", history: str = "j.history", result: str = "null::jsonb", by: str = "j.token"
+) -> str:
     """The values of a row that ends, taken from a hot (or dead) row called ``j``."""
     special = {
         "state": f"'{state}'",
@@ -33,6 +35,7 @@ def _ended(state: str, *, reason: str = "null", history: str = "j.history", resu
         "reason": reason,
         "history": history,
         "result": result,
+        "token": by,
     }
     return ", ".join(special.get(column, f"j.{column}") for column in _ENDED.split(", "))
 
@@ -40,10 +43,10 @@ def _ended(state: str, *, reason: str = "null", history: str = "j.history", resu
 _COLUMNS = {
     "ended": _ENDED,
     "done_ended": _ended("done", result="j.result"),
-    "asked_ended": _ended("cancelled", reason="'asked'"),
+    "asked_ended": _ended("cancelled", reason="'asked'", history="j.told", by="j.settled_by"),
     "expired_ended": _ended("cancelled", reason="'expired'"),
     "discarded_ended": _ended("cancelled", reason="'discarded'", result="j.result"),
-    "dead_ended": _ended("dead", reason="j.reason", history="j.told"),
+    "dead_ended": _ended("dead", reason="j.reason", history="j.told", by="j.settled_by"),
 }
 
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 from uuid import UUID
 
@@ -35,8 +36,8 @@ def main(target: str, descriptor: int) -> int:
     """Serve jobs from a socket until it closes."""
     parent = os.getppid()
     _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the worker, which decides
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave_to_the_worker)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s[child] %(message)s", level=logging.INFO)
     try:
         app = load(target)
@@ -77,6 +78,10 @@ async def _one(app: Tenure, attempts: Attempts, received: dict[str, Any], writer
     outcome = await attempts.run(kind, job, UUID(received["token"]), settling)
     writer.write(wire.line("outcome", outcome=wire.outcome_out(outcome)))
     await writer.drain()
+
+
+def _leave_to_the_worker(_number: int, _frame: FrameType | None) -> None:
+    """A terminal's Ctrl-C and a service manager's SIGTERM reach every process; the worker decides what becomes of us."""
 
 
 def _die_with(parent: int) -> None:

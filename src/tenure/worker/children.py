@@ -46,9 +46,12 @@ class Children:
     async def run(self, held: Held, settling: Callable[[bool], None]) -> Outcome:
         """Run a job in a child; ``died`` when that took the child along."""
         try:
-            child = self._warm.pop() if self._warm else await self._born()
+            child = self._warm_one() or await self._born()
         except ConfigError as error:  # not the job's doing
             return failed(error, Verdict("transient"))
+        if held.cancel is not None:  # it was told to stop while the child was being born
+            self._warm.append(child)
+            return Outcome("released")
         self._busy[held] = child
         try:
             outcome = await child.run(held, settling)
@@ -70,6 +73,15 @@ class Children:
             child.hang_up()
         await asyncio.gather(*(child.buried() for child in self._warm))
         self._warm.clear()
+
+    def _warm_one(self) -> _Child | None:
+        """A child that waits for work; one that died while it waited is no job's doing."""
+        while self._warm:
+            child = self._warm.pop()
+            if child.alive:
+                return child
+            child.hang_up()
+        return None
 
     async def _born(self) -> _Child:
         child = await _Child.start(self._target, self._hello)
@@ -97,6 +109,10 @@ class _Child:
         reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
         writer.write(hello)
         return cls(process, reader, writer)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     async def ready(self) -> bool:
         try:

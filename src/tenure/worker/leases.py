@@ -24,12 +24,24 @@ class Held:
         token: of the claim.
         sent: ``time.monotonic()`` before the claim was sent.
 
-    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when. ``settling`` from the moment its
+    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when; ``timer`` watches its timeout. ``settling`` from the moment its
     settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why we
     cancelled the task.
     """
 
-    __slots__ = ("cancel", "deadline", "job", "kind", "renew_at", "settling", "started", "stop", "task", "token")
+    __slots__ = (
+        "cancel",
+        "deadline",
+        "job",
+        "kind",
+        "renew_at",
+        "settling",
+        "started",
+        "stop",
+        "task",
+        "timer",
+        "token",
+    )
 
     def __init__(self, job: Job, kind: Kind, token: UUID, sent: float) -> None:
         self.stop = Stop()
@@ -38,6 +50,7 @@ class Held:
         self.token = token
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
         self.settling = False
         self.cancel: str | None = None
         self.renewed(sent)
@@ -50,7 +63,7 @@ class Held:
     @property
     def margin(self) -> float:
         """How long before the lease's end we stop trusting it, seconds."""
-        return min(1.0, self.job.lease / 10)
+        return min(1.0, self.job.lease / 5)
 
 
 class Leases:

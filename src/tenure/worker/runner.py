@@ -106,7 +106,7 @@ class Runner:
         held.task = loop.create_task(self._attempt(held))
         held.task.add_done_callback(partial(self._ended, held))
         if held.kind.policy.timeout is not None:
-            loop.call_later(held.kind.policy.timeout, self._late, held)
+            held.timer = loop.call_later(held.kind.policy.timeout, self._late, held)
 
     async def _attempt(self, held: Held) -> None:
         settling = partial(setattr, held, "settling")
@@ -118,6 +118,8 @@ class Runner:
 
     def _ended(self, held: Held, task: asyncio.Task[None]) -> None:
         self.running.discard(held)
+        if held.timer is not None:
+            held.timer.cancel()
         if not in_child(held):
             self._active -= 1
             self._remember(time.monotonic() - (held.started or 0.0))
@@ -133,12 +135,7 @@ class Runner:
         self.seconds = seconds if self.seconds is None else self.seconds + _MEMORY * (seconds - self.seconds)
 
     def _settle(self, held: Held, outcome: Outcome) -> None:
-        if held.cancel == "lost" and outcome.end not in ("committed", "duplicate"):
-            outcome = Outcome("lost")
-        elif held.cancel == "timeout" and outcome.end in ("done", "released", "died", "failed"):
-            outcome = timed_out(held.kind.policy.timeout or 0.0)
-        elif held.cancel in ("cancel", "shutdown") and outcome.end == "died":
-            outcome = Outcome("released")
+        outcome = _judged(held, outcome)
         self._counts[outcome.end] += 1
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
         if asked is not None:
@@ -152,15 +149,14 @@ class Runner:
 
     def stop(self, held: Held, why: Why) -> None:
         """Stop a job, as far as it can be: what is waiting is dropped or released, what runs is told, cancelled, killed."""
-        if held.cancel is None or why == "lost":
-            held.cancel = why
+        if held.settling or (held.cancel is not None and (held.cancel == "lost" or why != "lost")):
+            return  # its own answer decides; or it knows already, and is not disturbed while it comes to its end
+        held.cancel = why
         held.stop.asked = True
         if held.task is None:
             if held in self.waiting:
                 self.waiting.remove(held)
-                self._settle(held, Outcome("lost" if why == "lost" else "released"))
-        elif held.settling or held.task.done():
-            pass  # its own answer decides
+                self._settle(held, Outcome("released"))
         elif in_child(held):
             self._children.kill(held)
         elif held.kind.runs == "loop":
@@ -181,21 +177,36 @@ class Runner:
             self.stop(held, "shutdown")
 
     def _late(self, held: Held) -> None:
-        """Its timeout is over."""
-        if held not in self.running or held.settling or held.cancel is not None:
-            return
+        """Its timeout is over: a child is killed; what runs here is told, and may not want to hear."""
         self.stop(held, "timeout")
-        if not in_child(held) and held.kind.runs == "thread":
-            asyncio.get_running_loop().call_later(hard_extra(held), self._stuck, held)
+        if not in_child(held):
+            held.timer = asyncio.get_running_loop().call_later(hard_extra(held), self._stuck, held)
 
     def _stuck(self, held: Held) -> None:
-        if held in self.running:
+        if not held.settling:
             self._on_stuck(held)
 
 
 def in_child(held: Held) -> bool:
     """Whether it runs in a child process: kinds that ask for it, and suspects, which may take nobody along."""
     return held.job.suspect or held.kind.runs == "child"
+
+
+def _judged(held: Held, outcome: Outcome) -> Outcome:
+    """What an attempt counts as that we told to stop: if it ended for that reason, its own end says nothing."""
+    if held.cancel is None or outcome.end in ("committed", "duplicate"):
+        return outcome
+    if held.cancel == "lost":
+        return Outcome("lost")
+    if held.cancel == "timeout":
+        return outcome if outcome.end in ("lost", "unknown") else timed_out(held.kind.policy.timeout or 0.0)
+    gave_in = outcome.end == "done" or outcome.verdict == Verdict("transient")
+    return Outcome("released") if outcome.end == "died" or (gave_in and _knew(held)) else outcome
+
+
+def _knew(held: Held) -> bool:
+    """Whether the handler has noticed: a coroutine was cancelled, a thread has asked; what was in a child is killed."""
+    return not in_child(held) and (held.kind.runs == "loop" or held.stop.heard)
 
 
 def hard_extra(held: Held) -> float:

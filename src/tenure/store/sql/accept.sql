@@ -58,25 +58,28 @@ accepted as (
     from asked a, policy p
     where a.fits and (a.key is null or exists (select from won w where w.job_id = a.id))
     order by a.ord
+    on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
 select coalesce(w.job_id, k.job_id, a.id) as id,
        case
            when not a.fits then 'too_large'
-           when a.key is null or w.job_id = a.id then 'new'
+           when w.job_id = a.id or c.id is not null then 'new'
+           when a.key is null then 'same'
            when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'
            when coalesce(w.fingerprint, k.fingerprint) <> a.fingerprint then 'conflict'
            else 'unseen'
        end as answer,
-       case when w.key is not null or a.key is null then 'pending'
+       case when w.key is not null then 'pending'
             else coalesce(k.state::text, j.state::text, 'pending') end as state,
        case when w.key is null then k.result::text end as result,
        encode(coalesce(w.fingerprint, k.fingerprint), 'hex') as held,
        encode(a.fingerprint, 'hex') as given
 from asked a
 left join won w on w.key = a.key
+left join accepted c on c.id = a.id and a.key is null
 cross join policy p
 left join tenure.keys k on k.queue = %(queue)s and k.key = a.key and w.key is null
     and (k.expires_at is null or k.expires_at > p.now)
-left join tenure.jobs j on j.id = k.job_id and j.queue = %(queue)s
+left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s
 order by a.ord

@@ -10,7 +10,7 @@ given as materialized (
 given_up as (
     delete from tenure.jobs j using mine m
     where j.queue = %(queue)s and j.id = m.id and not m.cancel
-    returning j.*, m.reason, {failed} as told
+    returning j.*, m.settled_by, m.reason, {failed} as told
 ),
 {dead},
 {asked}

@@ -19,7 +19,7 @@ marked as (
     returning j.id
 ),
 mine as (
-    select l.id, true as cancel from locked l where l.state = 'pending'
+    select l.id, true as cancel, null::uuid as settled_by, null::text as failure from locked l where l.state = 'pending'
 ),
 {asked}
 select id, 'asked' as answer from marked union all select id, 'cancelled' from asked

@@ -4,8 +4,10 @@
 -- held all along and is only marked alive again, so uniqueness is not asked a second time. What is locked is skipped.
 with
 given as materialized (
-    select * from unnest(%(id)s::uuid[], %(delay)s::float8[], %(payload)s::text[], %(kind)s::text[],
-                         %(version)s::smallint[]) as g(id, delay, payload, kind, version)
+    select distinct on (g.id) g.*
+    from unnest(%(id)s::uuid[], %(delay)s::float8[], %(payload)s::text[], %(kind)s::text[], %(version)s::smallint[])
+        as g(id, delay, payload, kind, version)
+    order by g.id
 ),
 locked as materialized (
     select d.id

@@ -1,5 +1,5 @@
 -- register_kinds: what workers and "migrate" declare. Safe: the latest declaration of a version stands, what operators
--- set is never touched; rows go in in order, so that two workers that start together wait for each other in one order.
+-- set is never touched and holds for a new version, too; rows go in in order, so that two workers that start together wait for each other in one order.
 with
 given as materialized (
     select * from unnest(%(name)s::text[], %(version)s::smallint[], %(queue)s::text[], %(aliases)s::text[],
@@ -12,9 +12,10 @@ queues as (
     on conflict (name) do nothing
 ),
 known as (
-    insert into tenure.kinds (name, version, queue, aliases, effect, policy, arguments)
+    insert into tenure.kinds (name, version, queue, aliases, effect, policy, arguments, operator)
     select g.name, g.version, g.queue, array(select jsonb_array_elements_text(g.aliases::jsonb)), g.effect,
-           g.policy::jsonb, g.arguments::jsonb
+           g.policy::jsonb, g.arguments::jsonb,
+           coalesce((select k.operator from tenure.kinds k where k.name = g.name order by k.version desc limit 1), '{}')
     from given g
     order by g.name, g.version
     on conflict (name, version) do update

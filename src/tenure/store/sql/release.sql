@@ -3,7 +3,7 @@
 -- Why it is safe: fenced (see "mine"). Suspicion and its streaks stay: not running a job says nothing about it.
 with
 given as materialized (
-    select * from unnest(%(id)s::uuid[], %(token)s::uuid[]) as g(id, token)
+    select g.*, null::text as failure from unnest(%(id)s::uuid[], %(token)s::uuid[]) as g(id, token)
 ),
 {mine},
 back as (

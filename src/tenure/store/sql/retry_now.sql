@@ -1,4 +1,5 @@
--- retry_now: makes pending jobs available at once. Safe: touches pending rows, in order of id.
+-- retry_now: makes scheduled jobs available at once; one that is due keeps its place. Safe: touches pending rows, in order
+-- of id.
 with locked as materialized (
     select j.id, j.state from tenure.jobs j
     where j.queue = %(queue)s and j.id = any(%(ids)s::uuid[])
@@ -7,5 +8,5 @@ with locked as materialized (
 )
 update tenure.jobs j set available_at = clock_timestamp()
 from locked l
-where j.queue = %(queue)s and j.id = l.id and l.state = 'pending'
+where j.queue = %(queue)s and j.id = l.id and l.state = 'pending' and j.available_at > clock_timestamp()
 returning j.id

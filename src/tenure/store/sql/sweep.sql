@@ -3,10 +3,10 @@
 --
 -- Why it is safe: an expired lease is lost whether or not anybody takes the job, so its holder can settle nothing any
 -- more; what a settlement or another sweep holds is skipped. Each row is judged by itself, from the row alone: kinds this
--- process has never heard of come back like any other.
+-- process has never heard of come back like any other. No token is kept: what the sweep ended, no settlement did.
 with
 mine as materialized (
-    select j.id, j.cancel, j.attempts < j.max_attempts as again,
+    select j.id, j.cancel, null::uuid as settled_by, j.attempts < j.max_attempts as again,
            jsonb_build_object('class', 'expired', 'type', 'LeaseExpired', 'message', 'the lease expired',
                               'worker', (select w.name from tenure.workers w where w.id = j.worker))::text as failure
     from tenure.jobs j
@@ -25,7 +25,7 @@ back as (
 given_up as (
     delete from tenure.jobs j using mine m
     where j.queue = %(queue)s and j.id = m.id and not m.cancel and not m.again
-    returning j.*, 'exhausted' as reason, {failed} as told
+    returning j.*, m.settled_by, 'exhausted' as reason, {failed} as told
 ),
 {dead},
 {asked}

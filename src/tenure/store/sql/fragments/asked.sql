@@ -1,8 +1,9 @@
--- Those of "mine" that somebody asked to cancel never return to pending: they end here, archived and their keys released.
+-- Those of "mine" that somebody asked to cancel never return to pending: they end here, archived, and the time to live of
+-- their keys begins. "settled_by" is the token of the settlement, null where nobody settled.
 asked as (
     delete from tenure.jobs j using mine m
     where j.queue = %(queue)s and j.id = m.id and m.cancel
-    returning j.*
+    returning j.*, m.settled_by, case when m.failure is null then j.history else {failed} end as told
 ),
 asked_kept as (
     insert into tenure.archive ({ended})
@@ -11,7 +12,7 @@ asked_kept as (
 ),
 asked_keys as (
     update tenure.keys k
-    set state = 'cancelled', token = j.token, expires_at = clock_timestamp() + k.ttl
+    set state = 'cancelled', token = j.settled_by, expires_at = clock_timestamp() + k.ttl
     from asked j
     where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
 )

@@ -10,7 +10,7 @@ locked as materialized (
     for update
 ),
 mine as materialized (
-    select given.*, l.cancel, l.attempts, l.max_attempts
+    select given.*, given.token as settled_by, l.cancel, l.attempts, l.max_attempts
     from given
     join locked l on l.id = given.id and l.token = given.token
     where l.lease_until > clock_timestamp()

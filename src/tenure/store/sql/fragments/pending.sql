@@ -1,1 +1,1 @@
-state = 'pending', token = null, lease_until = null, worker = null
+state = 'pending', token = null, lease_until = null

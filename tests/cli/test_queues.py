@@ -1,0 +1,139 @@
+"""``tenure status``, ``tenure queue`` and ``tenure kind``."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import ListKinds
+from tests.cli.conftest import Cli
+from tests.store.steps import accept, dead, shift, take
+
+
+def test_every_queue_is_shown_in_figures(cli: Cli, store: PostgresStore) -> None:
+    dead(store, "poison")
+    take(store)
+    shift(store, 60)  # its lease has ended
+    accept(store, 2)
+    accept(store, 1, delay=3600.0)
+    cli("queue", "set", "q", "--owner", "team", "--paused")
+    told = {status["queue"]: status for status in cli("status", "--json").jsons}
+    figures = told["q"]
+    assert (figures["pending"], figures["scheduled"], figures["running"], figures["overdue"]) == (2, 1, 1, 1)
+    assert (figures["dead"], figures["owner"], figures["paused"]) == ({"poison": 1}, "team", True)
+    assert figures["lag"] >= 0
+    assert told["mail"]["lag"] is None
+    header, *rows = cli("status").out.splitlines()
+    assert header.split() == [
+        *("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
+    ]
+    [row] = [row for row in rows if row.startswith("q (paused)")]
+    assert "1 poison" in row
+    assert row.rstrip().endswith("team")
+
+
+def test_an_empty_database_has_no_queues(cli: Cli) -> None:
+    assert cli("status") == (0, "", "There are no queues yet.\n")
+    assert cli("status", "--json") == (0, "", "")
+    assert cli("kind", "list").code == 0
+
+
+def test_settings_of_a_queue_are_changed_one_by_one(cli: Cli) -> None:
+    first = cli("queue", "set", "mail", "--owner", "team", "--slo", "30s", "--retention", "0", "--paused", "--json")
+    assert first.json == {"name": "mail", "owner": "team", "slo": 30.0, "paused": True, "retention": 0}
+    second = cli("queue", "set", "mail", "--no-paused", "--json")
+    assert second.json == {**first.json, "paused": False}
+    reset = cli("queue", "set", "mail", "--owner", "none", "--slo", "none", "--retention", "none", "--json")
+    assert reset.json == {"name": "mail", "owner": None, "slo": None, "paused": False, "retention": None}
+    shown = cli("queue", "set", "mail", "--slo", "90s").out
+    assert "1m 30s" in shown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--slo", "fast"],
+        ["--slo", "9999999d"],
+        ["--retention", "-1"],
+        ["--retention", "3651"],
+        ["--retention", "1.5"],
+        ["--retention", "²"],
+    ],
+)
+def test_settings_that_cannot_be_are_usage(cli: Cli, options: list[str]) -> None:
+    assert cli("queue", "set", "mail", *options).code == 2
+    assert cli("status").out == ""
+
+
+def test_a_queue_name_that_is_none_is_usage(cli: Cli) -> None:
+    for name in ("a b", "", "x" * 101, "'; drop schema tenure cascade; --", "[red]"):
+        assert cli("queue", "set", name, "--paused").code == 2
+
+
+def test_kinds_are_shown_with_what_operators_set(cli: Cli, store: PostgresStore) -> None:
+    header, *rows = cli("kind", "list").out.splitlines()
+    assert header.split()[:6] == ["kind", "version", "queue", "max_attempts", "lease", "key_ttl"]
+    assert [row.split()[:6] for row in rows] == [
+        ["mail.send", "1", "mail", "3", "30s", "1h"],
+        ["work", "1", "q", "3", "30s", "1h"],
+        ["work", "2", "q2", "7", "30s", "1h"],
+    ]
+    assert "old.mail, mail" in rows[0]
+    answer = cli("kind", "set", "work", "--max-attempts", "20", "--lease", "5m", "--key-ttl", "30d")
+    assert answer.code == 0
+    assert answer.out.count("20 (set; declared") == 2
+    assert "5m (set; declared 30s)" in answer.out
+    reset = cli("kind", "set", "work", "--lease", "none", "--max-attempts", "none", "--json").jsons
+    assert [kind["operator"] for kind in reset] == [{"key_ttl": 2592000.0}] * 2
+
+
+def test_an_older_name_means_the_kind_it_is_now(cli: Cli, store: PostgresStore) -> None:
+    assert cli("kind", "set", "old.mail", "--max-attempts", "1").code == 0
+    assert store.run(ListKinds("mail.send"))[0].operator == {"max_attempts": 1}
+
+
+def test_an_unknown_kind_cannot_be_set(cli: Cli, store: PostgresStore) -> None:
+    answer = cli("kind", "set", "wrok", "--lease", "5s")
+    assert answer.code == 1
+    assert "'work'" in answer.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--max-attempts", "0"],
+        ["--max-attempts", "many"],
+        ["--max-attempts", "40000"],
+        ["--lease", "0s"],
+        ["--lease", "2d"],
+        ["--key-ttl", "-1s"],
+    ],
+)
+def test_operator_values_are_held_to_the_limits_of_declared_ones(
+    cli: Cli, store: PostgresStore, options: list[str]
+) -> None:
+    assert cli("kind", "set", "work", *options).code == 2
+    assert all(kind.operator == {} for kind in store.run(ListKinds()))
+
+
+def test_what_anybody_wrote_is_shown_and_does_nothing(cli: Cli, store: PostgresStore, dsn: str) -> None:
+    evil = "[bold red]x[/] \x1b]0;title\x07\x1b[2J\x9b31m \u202eevil\nnext"
+    with psycopg.connect(dsn) as conn:
+        conn.execute("update tenure.jobs set queue = queue")
+        conn.execute("insert into tenure.queues (name, owner) values (%s, %s)", [evil, evil])
+        conn.execute(
+            "insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, key,"
+            " payload) select %s, gen_random_uuid(), %s, 1, 5, 1, now(), now(), %s, jsonb_build_object(%s::text, %s::text)",
+            [evil] * 5,
+        )
+    id = cli("jobs", "list", "--json").json["id"]
+    for args in (["status"], ["jobs", "list"], ["jobs", "show", id], ["jobs", "list", "--json"], ["status", "--json"]):
+        said = cli(*args)
+        assert said.code == 0
+        assert "[bold red]x[/]" in said.out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said.out)
+    assert len(cli("jobs", "list").out.splitlines()) == 2
+    assert cli("jobs", "list", "--queue", evil, "--json").json["payload"] == {evil: evil}
