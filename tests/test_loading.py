@@ -49,12 +49,21 @@ def test_an_app_in_a_package(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["", "shop", "shop:", ":app", "shop/jobs.py:app", "shop:app()", "a b:app", ".shop:app"]
+    ("target", "meant"),
+    [
+        ("", "shop.jobs:app"),
+        ("shop", "shop:app"),
+        ("shop:", "shop:app"),
+        (":app", "shop.jobs:app"),
+        ("shop/work.py:queue", "shop.work:queue"),
+        ("shop:app()", "shop:app"),
+        ("a b:app", "shop.jobs:app"),
+        (".shop:app", "shop:app"),
+    ],
 )
-def test_what_names_no_app(target: str) -> None:
+def test_what_names_no_app(target: str, meant: str) -> None:
     error = refused(target)
-    assert "names no app" in error.what
-    assert error.hint.startswith("Write module:app, as in shop.jobs:app" if ":" in target else "Write module:app")
+    assert (error.what, error.hint) == (f"{target!r} names no app.", f"Write module:app, as in {meant}.")
 
 
 def test_a_module_that_is_not_there(name: str) -> None:

@@ -35,7 +35,7 @@ class Tenure:
 
     Args:
         dsn: libpq connection string or URL; None takes ``$TENURE_DSN``, and without that the embedded PostgreSQL.
-        schema: where the tables live in that database.
+        schema: where the tables live in that database; None takes ``$TENURE_SCHEMA``, and without that ``tenure``.
         payload_limit: largest payload, bytes of stored text.
         result_limit: largest result that is kept, bytes of stored text.
         pooler: ``"transaction"`` behind PgBouncer in transaction mode: no prepared statements.
@@ -48,12 +48,12 @@ class Tenure:
         self,
         dsn: str | None = None,
         *,
-        schema: str = "tenure",
+        schema: str | None = None,
         payload_limit: int = 256 * 1024,
         result_limit: int = 64 * 1024,
         pooler: Literal["transaction"] | None = None,
     ) -> None:
-        self.schema = schema_name(schema)
+        self.schema = schema_name(schema or os.environ.get("TENURE_SCHEMA") or "tenure")
         self.payload_limit = _positive("payload_limit", payload_limit)
         self.result_limit = _positive("result_limit", result_limit)
         self.pooler = pooler

@@ -37,7 +37,7 @@ class Arguments:
         hints = _hints(handler)
         parameters = list(inspect.signature(handler).parameters.values())
         self.tx = _transaction(handler, parameters) if effect else None
-        self.job = next((p.name for p in parameters if hints.get(p.name) is Job), None)
+        self.job = next((p.name for p in parameters if _is_job(hints.get(p.name))), None)
         fields: dict[str, Any] = {}
         for parameter in parameters:
             if parameter.name not in (self.tx, self.job):
@@ -69,6 +69,11 @@ class Arguments:
         except ValidationError as error:
             raise InvalidArguments(f"The arguments do not fit {self._name}: {_told(error)}.") from None
         return dict(parsed.__dict__)
+
+
+def _is_job(hint: Any) -> bool:
+    """``Job``, or ``Job | None`` of a handler that is also called by hand."""
+    return hint is Job or Job in typing.get_args(hint)
 
 
 def _hints(handler: Callable[..., Any]) -> dict[str, Any]:

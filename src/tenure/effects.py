@@ -179,6 +179,10 @@ class Effects:
             if done_before:  # it swallowed what said so
                 raise AlreadyDoneError
             await conn.begun()
+            if conn.info.transaction_status == pq.TransactionStatus.INERROR:
+                raise psycopg.errors.InFailedSqlTransaction(
+                    "a statement of the effect failed and the handler went on; put such a statement into tx.transaction()"
+                )
             if conn.info.transaction_status != pq.TransactionStatus.INTRANS or await _transaction_id(conn) != xid:
                 raise Permanent("the handler ended the effect's transaction itself; what it committed stays")
             text = stored(result)

@@ -13,8 +13,7 @@
     ├── ServerUnsuitable         the server can never do: too old, a standby, wrong password
     ├── SchemaMismatch           the schema is missing, older or newer than this code
     ├── EngineError              the embedded PostgreSQL cannot be found, started or stopped
-    ├── LeaseLost                this worker no longer holds the job
-    └── JobFailed                a ticket was awaited and the job ended dead or cancelled
+    └── LeaseLost                this worker no longer holds the job
 
 What a *handler* raises to say how its attempt ended is a second, smaller tree:
 
@@ -128,10 +127,6 @@ class EngineError(TenureError):
 
 class LeaseLost(TenureError):
     """This worker no longer holds the job; its successor's outcome stands."""
-
-
-class JobFailed(TenureError):
-    """A ticket was awaited and the job ended dead or cancelled."""
 
 
 class Signal(Exception):

@@ -43,7 +43,7 @@ from typing import Final, TypeAlias
 from tenure.errors import ConfigError
 
 POINTS: Final[dict[str, str]] = {
-    "claim.before_commit": "Jobs are claimed, but the claim is not committed.",
+    "claim.before": "A claim is about to be sent.",
     "claim.after_commit": "The claim is committed, no handler has started.",
     "handler.running": "The handler is about to be called, inside the attempt.",
     "effect.before_dedup": "The effect's transaction has begun, its dedup row is not written.",
@@ -58,7 +58,7 @@ POINTS: Final[dict[str, str]] = {
     "bury.before": "A job is about to become a dead letter.",
     "sweep.before": "Expired leases are about to be returned.",
     "redrive.before": "A dead letter is about to become pending again.",
-    "migrate.between": "One migration is committed, the next is not begun.",
+    "migrate.between": "One migration is applied and not recorded; nothing is committed.",
     "drain.begun": "The worker was asked to stop and claims no more.",
 }
 """Every point there is, and where the process stands when it arrives."""

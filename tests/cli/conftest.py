@@ -59,16 +59,22 @@ class Cli(Protocol):
     def __call__(self, *args: object, input: str | bytes | None = None, dsn: str | None = None) -> Answer: ...
 
 
+def here(*args: object, input: str | bytes | None = None, **env: str | None) -> Answer:
+    """Run a command in this process; a bug comes out as the exception it is."""
+    result = CliRunner(env={**WIDE, "TENURE_DSN": None, "TENURE_SCHEMA": None, **env}).invoke(
+        app, list(map(str, args)), input=input, prog_name="tenure"
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Answer(result.exit_code, result.stdout, result.stderr)
+
+
 @pytest.fixture
 def cli(dsn: str) -> Cli:
-    """Runs a command in this process; a bug comes out as the exception it is."""
+    """Runs a command in this process, on the test's database."""
 
     def run(*args: object, input: str | bytes | None = None, dsn: str | None = dsn) -> Answer:
-        env = {**WIDE, "TENURE_DSN": dsn, "TENURE_SCHEMA": None}
-        result = CliRunner(env=env).invoke(app, list(map(str, args)), input=input, prog_name="tenure")
-        if result.exception is not None and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return Answer(result.exit_code, result.stdout, result.stderr)
+        return here(*args, input=input, TENURE_DSN=dsn)
 
     return run
 

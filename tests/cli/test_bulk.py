@@ -12,7 +12,9 @@ import psycopg
 import pytest
 
 from tenure.cli import bulk
+from tenure.errors import StoreUnavailable
 from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import Accept
 from tests.cli.conftest import Cli, tenure
 from tests.support.proxy import Proxy
 
@@ -116,3 +118,41 @@ def test_a_database_that_goes_away_leaves_a_known_line(dsn: str) -> None:
     assert "Traceback" not in answer.err
     again = tenure("enqueue", "work", "--from", "-", dsn=dsn, input=jsonl([{"key": "a"}] * 3))
     assert (again.code, again.out) == (0, "0 new, 3 same, 0 refused\n")
+
+
+def test_blocks_are_bounded_by_lines_and_by_bytes(cli: Cli, monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    sizes: list[int] = []
+    plain = PostgresStore.run
+
+    def run(self: PostgresStore, op: Any, conn: Any = None) -> Any:
+        if isinstance(op, Accept):
+            sizes.append(len(op.jobs))
+        return plain(self, op, conn)
+
+    monkeypatch.setattr(PostgresStore, "run", run)
+    monkeypatch.setattr(bulk, "BLOCK", 4)
+    monkeypatch.setattr(bulk, "BLOCK_BYTES", 1000)
+    large = {"args": {"text": "x" * 600}}
+    answer = cli("enqueue", "work", "--from", "-", input=jsonl([{}] * 9 + [large] * 5))
+    assert answer.out == "14 new, 0 same, 0 refused\n"
+    assert sizes == [4, 4, 3, 2, 1]
+
+
+def test_when_the_database_cannot_be_reached_any_more_the_last_settled_line_is_told(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = PostgresStore.run
+    left = [2]
+
+    def run(self: PostgresStore, op: Any, conn: Any = None) -> Any:
+        if isinstance(op, Accept):
+            left[0] -= 1
+            if left[0] < 0:
+                raise StoreUnavailable("The database went away.")
+        return plain(self, op, conn)
+
+    monkeypatch.setattr(PostgresStore, "run", run)
+    monkeypatch.setattr(bulk, "BLOCK", 2)
+    answer = cli("enqueue", "work", "--from", "-", input=jsonl([{}] * 9))
+    assert (answer.code, answer.out) == (3, "")
+    assert "up to line 4 everything is settled, some of lines 5 to 6 may be accepted" in answer.err

@@ -236,7 +236,7 @@ def test_a_reader_that_was_never_there(dsn: str, store: PostgresStore) -> None:
 def test_an_interrupt_ends_without_a_traceback(dsn: str, store: PostgresStore) -> None:
     process = subprocess.Popen(
         command("enqueue", "work", "--from", "-"),
-        env=environment(dsn),
+        env=environment(f"{dsn} application_name=interrupted"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -253,7 +253,7 @@ def test_an_interrupt_ends_without_a_traceback(dsn: str, store: PostgresStore) -
 
 def until_connected(conn: psycopg.Connection) -> None:
     """Wait until a command has asked this database for the kinds."""
-    asked = "select from pg_stat_activity where datname = current_database() and application_name = 'tenure'"
+    asked = "select from pg_stat_activity where datname = current_database() and application_name = 'interrupted'"
     deadline = time.monotonic() + 60
     while not conn.execute(f"{asked} and state = 'idle' and query like '%kinds k%'").fetchall():
         assert time.monotonic() < deadline, "the command has not connected"

@@ -11,7 +11,7 @@ import pytest
 from tenure.cli import show
 from tests.support.properties import given, st
 
-texts = st.text(st.characters(exclude_categories=("Cs",)))
+texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),

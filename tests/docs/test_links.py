@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +55,13 @@ def test_every_guarantee_names_a_test() -> None:
     assert len(promised) >= 10
     named = [link.line for link in links(ROOT / "README.md") if "::" in link.text]
     assert len(set(named)) >= len(promised)
+
+
+def test_the_site_can_be_built(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site/index.html").exists()
 
 
 def _is_test(link: Link) -> bool:

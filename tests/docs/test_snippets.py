@@ -21,7 +21,7 @@ import pytest
 from tenure import Tenure
 from tests.docs.pages import Block, blocks, name, pages
 
-FRAGMENTS = 20
+FRAGMENTS = 8
 """How many there are; raise it when a new one cannot be helped."""
 
 SHOWN = {"text", "sql", "toml", "ini", "yaml", "json"}

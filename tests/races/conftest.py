@@ -18,6 +18,9 @@ from tests.store.conftest import EMPTY
 BUSINESS = "create table effects (job_id uuid, attempt int, note text)"
 """Where the effects of these tests go; without a unique constraint, so that a second one would be seen."""
 
+NOT_FOR_EVER = " options='-c lock_timeout=30s'"
+"""What waits where it should not fails by itself."""
+
 
 def _database(server: Server) -> Iterator[str]:
     dsn = server.fresh()
@@ -40,7 +43,7 @@ def pg15_races(pg15: Server) -> Iterator[str]:
 @pytest.fixture(params=["pg18", "pg15"])
 def store(request: pytest.FixtureRequest) -> Iterator[PostgresStore]:
     """A store on an empty schema, on each supported server."""
-    store = PostgresStore(request.getfixturevalue(f"{request.param}_races"))
+    store = PostgresStore(request.getfixturevalue(f"{request.param}_races") + NOT_FOR_EVER)
     with psycopg.connect(store.dsn, autocommit=True) as conn:
         conn.execute(EMPTY)
         conn.execute("delete from effects")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tenure.store.postgres import PostgresStore
-from tests.support.proxy import Cut, Proxy
+from tests.support.proxy import COMMIT, Cut, Proxy
 
 
 @dataclass
@@ -27,6 +27,10 @@ class Wire:
         words = f"-- {statement}:".encode()
         cut = self.proxy.cut_before if when == "before" else self.proxy.cut_after
         return cut(lambda text: text.startswith(words))
+
+    def cut_commit(self, when: str) -> Cut:
+        """The same at the next COMMIT."""
+        return self.proxy.cut_before(COMMIT) if when == "before" else self.proxy.cut_after(COMMIT)
 
     def see(self, statement: bytes) -> None:
         self.statements.append(statement)

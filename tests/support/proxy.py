@@ -247,6 +247,10 @@ class Connection:
         """As the client announced it; empty if it did not, or not yet."""
         return self._wire.application_name
 
+    def carries(self, words: bytes) -> bool:
+        """Whether it is the one on which a statement with these words was parsed last, or is prepared."""
+        return self._wire.carries(words)
+
     def drop(self) -> None:
         """Close it on both sides."""
         self._on_loop(self.close())

@@ -88,6 +88,10 @@ class Wire:
         self._last_asked = _STARTUP
         self._pending: tuple[Cut, int] | None = None  # a cut after, and the answer it waits for
 
+    def carries(self, words: bytes) -> bool:
+        """Whether a statement with these words was the last one parsed on it, or one it has prepared."""
+        return any(words in text for text in self._statements.parsed)
+
     def from_client(self, data: bytes) -> bytes:
         """What the server is to get of what the client sent."""
         forward = bytearray()
@@ -181,6 +185,11 @@ class _Statements:
     def __init__(self) -> None:
         self._prepared: dict[bytes, bytes] = {}
         self._portals: dict[bytes, bytes] = {}
+
+    @property
+    def parsed(self) -> list[bytes]:
+        """Statements that can be bound now."""
+        return list(self._prepared.values())
 
     def executed(self, message: Message) -> bytes | None:
         """The statement that this message executes; None if it executes none."""

@@ -6,13 +6,17 @@ sleeps for a fixed time: a test waits for a line of the ledger, a gate, or a sta
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -96,6 +100,17 @@ class Process:
         return self._log.read_text()
 
     @property
+    def name(self) -> str:
+        """As a worker, in the queue's records."""
+        return f"{socket.gethostname()}-{self.pid}"
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What a worker says it has done, once it has ended."""
+        [said] = re.findall(r"has stopped: (\{.*\})", self.log)
+        return Counter(ast.literal_eval(said))
+
+    @property
     def alive(self) -> bool:
         """Whether it has not ended."""
         return self._popen.poll() is None
@@ -116,7 +131,11 @@ class Process:
     def stop(self) -> None:
         """SIGSTOP; returns when it has stopped."""
         self._popen.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        self.await_stop()
+
+    def await_stop(self) -> None:
+        """Wait until it has stopped, whoever did that."""
+        until(lambda: os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT | os.WNOHANG), f"stop of {self.pid}")
 
     def go_on(self) -> None:
         """SIGCONT."""

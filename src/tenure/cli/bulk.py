@@ -7,8 +7,7 @@ memory is bounded, and when the database goes away everything before a known lin
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from tenure.cli import failures, show
@@ -21,6 +20,7 @@ from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Accept, KindRow
 
 BLOCK = 1000
+BLOCK_BYTES = 8 * 1024 * 1024
 MOST_SHOWN = 20
 
 
@@ -50,13 +50,12 @@ class Bulk:
         Raises:
             StoreUnavailable, OutcomeUnknown: the database went away; a note on stderr says how far it got.
         """
-        source = lines(file)
         settled = 0
         block: list[Line] = []
         try:
             with show.progress() as bar:
                 task = bar.add_task("bytes", total=size) if bar else None
-                while block := list(islice(source, BLOCK)):
+                for block in _blocks(lines(file)):
                     self._accept(block)
                     settled = block[-1].number
                     if bar and task is not None:
@@ -125,8 +124,22 @@ class Bulk:
                 show.error(f"line {number}: {error.what}", [f"  {error.hint}"] if error.hint else [])
 
 
+def _blocks(source: Iterable[Line]) -> Iterator[list[Line]]:
+    block: list[Line] = []
+    size = 0
+    for line in source:
+        block.append(line)
+        size += len(line.text or b"")
+        if len(block) >= BLOCK or size >= BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
 def _how_far(settled: int, block: list[Line]) -> str:
-    open_lines = f"some of lines {block[0].number} to {block[-1].number} may be accepted, " if block else ""
+    begun = block and block[-1].number > settled
+    open_lines = f"some of lines {block[0].number} to {block[-1].number} may be accepted, " if begun else ""
     return (
         f"Stopped: up to line {settled} everything is settled, {open_lines}nothing after that is. Lines with a key"
         " can be enqueued again: that never stores a second job."

@@ -16,6 +16,7 @@ from uuid import UUID
 from tenure.cli import failures, show
 from tenure.cli.common import by_queue
 from tenure.errors import PayloadTooLarge, TenureError
+from tenure.faultpoints import point
 from tenure.job import Record
 from tenure.registered import find
 from tenure.store.jsonb import jsonb_text
@@ -93,6 +94,7 @@ class Redriving:
         kind = self._kind
         name, version = (kind.name, kind.version) if kind else (None, None)
         items = [Revived(record.id, self._delay(), self._payload, name, version) for record in records]
+        point("redrive.before")
         moved = store.run(Redrive(queue, items))
         if moved and self._payload is not None:
             show.note(

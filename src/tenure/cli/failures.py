@@ -99,22 +99,11 @@ def explained(error: Exception) -> TenureError | None:
         return error
     if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
         return ConfigError("An argument or variable of the environment is not UTF-8 text.")
-    return _from_database(error) if "psycopg" in sys.modules else None
+    if "psycopg" not in sys.modules:
+        return None
+    from tenure.store.explained import explained as from_database
 
-
-def _from_database(error: Exception) -> TenureError | None:
-    from psycopg import OperationalError, errors
-
-    said = str(error).strip().partition("\n")[0]
-    if isinstance(error, OperationalError):
-        return StoreUnavailable(f"The database refused or went away: {said}.", kept="What had committed is kept.")
-    if isinstance(error, errors.InsufficientPrivilege):
-        return ServerUnsuitable(
-            f"The role of this DSN may not do that: {said}.", hint="Use one that may, or ask the owner for the right."
-        )
-    if isinstance(error, errors.ReadOnlySqlTransaction):
-        return ServerUnsuitable("The server or role is read-only.", hint="Point the DSN at the primary.")
-    return None
+    return from_database(error)
 
 
 def report(error: TenureError, *, as_json: bool, **more: Any) -> None:

@@ -20,7 +20,7 @@ from tenure.names import checked_name
 from tenure.policy import duration
 from tenure.registered import new_job
 
-LONGEST = 8 * 1024 * 1024
+LONGEST = 4 * 1024 * 1024
 """Bytes of the longest line that is looked at."""
 
 _MEMBERS = ("kind", "args", "key", "delay", "at", "expires", "priority", "queue", "headers")

@@ -256,7 +256,7 @@ def explained(home: Home, *, kept: str = "Its data was not touched.") -> Iterato
         yield
     except (OSError, psycopg.Error, subprocess.SubprocessError) as error:
         raise EngineError(
-            f"The embedded PostgreSQL in {home.base} cannot be used: {error}.",
+            f"The embedded PostgreSQL in {home.base} cannot be used: {str(error).rstrip('. ')}.",
             kept=kept,
             hint="Check that the directory belongs to you and that the disk is not full, or set TENURE_HOME.",
         ) from error

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from tenure.embedded.account import Account
 from tenure.embedded.home import Home
-from tenure.errors import ConfigError
+from tenure.errors import ConfigError, EngineError
 
 NAME = "tenure.conf"
+_INCLUDE = f"include '{NAME}'"
 _LOOPBACK = ("", "127.0.0.1", "::1", "localhost")
 
 _DEFAULTS = {
@@ -77,10 +78,24 @@ def include(data: Path) -> None:
     """Make a new cluster read our file; last, so that it wins."""
     fd = os.open(data / "postgresql.conf", os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
-        os.write(fd, f"\ninclude '{NAME}'\n".encode())
+        os.write(fd, f"\n{_INCLUDE}\n".encode())
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def require_ours(home: Home) -> None:
+    """EngineError when the data directory is somebody else's: a mistaken TENURE_HOME must not start, stop or wipe it."""
+    try:
+        ours = _INCLUDE in (home.data / "postgresql.conf").read_text(errors="replace")
+    except FileNotFoundError:
+        ours = not home.data.exists()
+    if not ours:
+        raise EngineError(
+            f"{home.data} exists and was not made by Tenure.",
+            kept="It was not touched.",
+            hint="Set TENURE_HOME to a directory of its own.",
+        )
 
 
 def write(home: Home, settings: Mapping[str, str], user: Account) -> None:

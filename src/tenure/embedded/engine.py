@@ -48,7 +48,7 @@ class Engine:
         return cluster.dsn(self._home)
 
     def __repr__(self) -> str:
-        return f"<Engine {self.dsn}{'' if self._share else ' (closed)'}>"
+        return f"<Engine {self.dsn}{' (closed)' if self._share is None else ''}>"
 
     def __enter__(self) -> Self:
         return self
@@ -122,6 +122,7 @@ def attach(
     with cluster.explained(home):
         home.create()
         with home.door():
+            conf.require_ours(home)
             share = home.join()
             try:
                 # The watcher comes first: whenever we are killed from here on, it clears up.

@@ -18,7 +18,6 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -189,13 +188,20 @@ class Home:
             time.sleep(0.01)
 
     def count_users(self) -> int | None:
-        """How many processes use the server; None where the kernel does not tell (macOS, some file systems)."""
-        if not sys.platform.startswith("linux"):
-            return None
+        """How many processes use the server; None when some do and the kernel does not tell how many."""
+        if not self.users.exists():
+            return 0
+        if count := self._counted_by_kernel():
+            return count
+        with lock_file(self.users) as fd:
+            return 0 if try_lock(fd, fcntl.LOCK_EX) else None
+
+    def _counted_by_kernel(self) -> int:
+        """Linux lists all locks, by device and inode; some file systems show other numbers there."""
         try:
-            place = self.users.stat()
-            device = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
             lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
         except OSError:
-            return None
-        return len({line[4] for line in lines if line[1:4] == ["FLOCK", "ADVISORY", "READ"] and line[5] == device})
+            return 0
+        place = self.users.stat()
+        inode = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+        return len({line[4] for line in lines if line[1:4] == ["FLOCK", "ADVISORY", "READ"] and line[5] == inode})

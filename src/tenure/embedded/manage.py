@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tenure.embedded import cluster, watch
+from tenure.embedded import cluster, conf, watch
 from tenure.embedded.binaries import Binaries, find, version
 from tenure.embedded.engine import attach
 from tenure.embedded.home import Home
@@ -34,7 +34,7 @@ class Status:
         major: of the data; None when there is none yet.
         data: the data directory.
         dsn: its address; None when it does not run.
-        users: processes that use it; None where the kernel does not tell.
+        users: how many processes use it; None when it is in use and the kernel does not tell by how many.
         binaries: directory of the programs; None when there are none that fit.
         size: bytes of the data directory.
     """
@@ -117,6 +117,7 @@ def stop(base: Path | None = None, *, force: bool = False, wait: float = watch.O
     if not home.base.exists():
         return False
     with cluster.explained(home), home.door(), home.alone() as alone:
+        conf.require_ours(home)
         _refuse_in_use(home, alone or force, "stopped")
         home.keep.unlink(missing_ok=True)
         return watch.stop_server(home.base, wait=wait)
@@ -137,6 +138,7 @@ def wipe(base: Path | None = None, *, force: bool = False) -> None:
         return
     kept = f"What is not deleted yet is in {home.base}."
     with cluster.explained(home, kept=kept), home.door(), home.alone() as alone:
+        conf.require_ours(home)
         _refuse_in_use(home, alone or force, "wiped")
         home.keep.unlink(missing_ok=True)
         watch.stop_server(home.base)
@@ -144,9 +146,10 @@ def wipe(base: Path | None = None, *, force: bool = False) -> None:
             doomed = Path(tempfile.mkdtemp(prefix=cluster.SCRATCH, dir=home.base))
             home.data.rename(doomed / "data")
             shutil.rmtree(doomed)
-        for log in home.base.glob("server.log*"):
-            log.unlink()
-        shutil.rmtree(home.socket_dir, ignore_errors=True)
+        for log in (home.log, watch.older(home.log)):
+            log.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            home.socket_dir.rmdir()
 
 
 def _refuse_in_use(home: Home, allowed: bool, what: str) -> None:

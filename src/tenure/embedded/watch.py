@@ -32,8 +32,15 @@ _PROGRAMS = ("postgres", "pg_ctl")
 
 
 def open_lock(path: Path) -> int:
-    """Open the lock file `path`, creating it; the descriptor is not inherited by other programs."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Open the lock file `path`, creating it; the descriptor is not inherited by other programs.
+
+    It belongs to the owner of the directory: root, who helps out, must not lock him out of it.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.fchown(fd, owner.st_uid, owner.st_gid)
+    return fd
 
 
 def try_lock(fd: int, kind: int) -> bool:
@@ -153,12 +160,22 @@ def trim_log(log: Path, limit: int = LOG_LIMIT) -> None:
 
     The server appends to the open file, so it is cut in place; lines written between copy and cut are lost.
     """
-    with contextlib.suppress(OSError), log.open("r+b") as file:
-        size = file.seek(0, os.SEEK_END)
-        if size > limit:
-            file.seek(size - limit)
-            log.with_name(log.name + ".1").write_bytes(file.read(limit))
-            file.truncate(0)
+    with contextlib.suppress(OSError):
+        fd = os.open(log, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(fd).st_size
+            if size > limit:
+                older(log).unlink(missing_ok=True)
+                with older(log).open("xb") as kept:
+                    kept.write(os.pread(fd, limit, size - limit))
+                os.truncate(fd, 0)
+        finally:
+            os.close(fd)
+
+
+def older(log: Path) -> Path:
+    """Where the end of `log` goes when it is cut."""
+    return log.with_name(f"{log.name}.1")
 
 
 def watch(base: Path, grace: float, ticket: int) -> None:
@@ -192,7 +209,7 @@ def linger(server: Path, grace: float) -> None:
     """Let `grace` seconds pass, or less when the server is stopped meanwhile."""
     end = time.monotonic() + grace
     while (left := end - time.monotonic()) > 0 and held(server):
-        time.sleep(min(left, 1.0))
+        time.sleep(min(left, 0.1))
 
 
 def main(base: str, grace: str, ticket: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -19,10 +20,11 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection, Connection
 
-from tenure.errors import InvalidPayload, OutcomeUnknown, ServerUnsuitable, StoreUnavailable
+from tenure.errors import InvalidPayload, OutcomeUnknown
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.connections import AsyncConnections, Connections, connect
+from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_missing
 from tenure.store.statements import schema_name, statement
 from tenure.store.upkeep import upkeep
@@ -67,6 +69,10 @@ class PostgresStore:
             upkeep(conn, self.schema)
         return applied
 
+    def connection(self) -> AbstractContextManager[Connection]:
+        """A connection for ``run`` in the hands of a caller who must be able to cut it."""
+        return self._sync.take()
+
     def run(self, op: p.Op[T], conn: Connection | None = None) -> T:
         """Do an operation, on ``conn`` inside its transaction or on a connection of our own.
 
@@ -76,9 +82,9 @@ class PostgresStore:
         """
         if _nothing_to_do(op):
             return _read(op, [])
-        if isinstance(op, p.Upkeep):
-            return cast(T, self._upkeep())
         try:
+            if isinstance(op, p.Upkeep):
+                return cast(T, self._upkeep())
             if conn is not None:
                 return self._on(op, conn)
             with self._sync.take() as own:
@@ -93,9 +99,9 @@ class PostgresStore:
         """The same on an event loop."""
         if _nothing_to_do(op):
             return _read(op, [])
-        if isinstance(op, p.Upkeep):
-            return cast(T, await asyncio.to_thread(self._upkeep))
         try:
+            if isinstance(op, p.Upkeep):
+                return cast(T, await asyncio.to_thread(self._upkeep))
             if conn is not None:
                 return await self._aon(op, conn)
             async with self._async.take() as own:
@@ -141,17 +147,13 @@ class PostgresStore:
             return InvalidPayload(f"PostgreSQL cannot keep this payload: {str(error).splitlines()[0]}.")
         if foreign:
             return error
-        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            return ServerUnsuitable("The server is a standby or read-only.", hint="Point the DSN at the primary.")
-        if not isinstance(error, psycopg.OperationalError):
-            return error
-        if isinstance(op, p.Accept) and error.sqlstate is None:
+        if isinstance(op, p.Accept) and isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
             return OutcomeUnknown(
                 "The connection was lost around the commit.",
                 kept="The jobs may or may not have been stored.",
-                hint="Enqueue again with the same idempotency key: that never stores a second job.",
+                hint=_REPEAT if all(job.key is not None for job in op.jobs) else _LOOK,
             )
-        return StoreUnavailable(f"The database went away: {str(error).strip().splitlines()[0]}.", kept=_KEPT)
+        return explained(error) or error
 
     def close(self) -> None:
         """Close the idle connections, of ``run`` and of ``arun``."""
@@ -159,7 +161,8 @@ class PostgresStore:
         self._async.drop()
 
 
-_KEPT = "What had committed is kept; the rest is as before."
+_REPEAT = "Enqueue again with the same idempotency keys: that never stores a second job."
+_LOOK = "Look for the jobs before you enqueue them again; with an idempotency key repeating is always safe."
 
 _UNKEEPABLE = (
     psycopg.errors.UntranslatableCharacter,
@@ -189,7 +192,7 @@ def _params(op: p.Op[Any]) -> Params:
             columns = zip(*value, strict=True)
             params.update(zip(cast(Any, value[0])._fields, map(_column, columns), strict=True))
         else:
-            params[name] = value
+            params[name] = list(value) if isinstance(value, tuple) else value  # psycopg makes a tuple a row
     return params
 
 

@@ -47,7 +47,13 @@ def upkeep(conn: Connection, schema: str) -> list[str]:
 
 
 def _forget(conn: Connection, schema: str, kept: int) -> None:
-    """Rows of queues that keep less than the partitions do: removed in small batches."""
+    """What goes with no partition: old rows of the default one, and in small batches those of queues that keep less."""
+    conn.execute(
+        in_schema(
+            "delete from tenure.archive_default where ended_at < clock_timestamp() - make_interval(days => %s)", schema
+        ),
+        [kept],
+    )
     shorter = conn.execute(
         in_schema("select name, coalesce(retention, %s)::int from tenure.queues", schema), [RETENTION]
     ).fetchall()

@@ -82,7 +82,8 @@ class Claimer:
         self._worker = worker
         self._prefetch = prefetch
         self._woken = asyncio.Event()
-        self._full = False
+        self._full = False  # nothing was claimed for want of a slot
+        self._crowded = False  # nor, of a child
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
         self.lanes = Lanes([], [])
@@ -98,7 +99,8 @@ class Claimer:
 
     def room(self) -> None:
         """A slot became free: look now, if that is what was missing."""
-        if self._full and (self._runner.free > 0 or self._wanted_ahead() > 0):
+        here = self._full and (self._runner.free > 0 or self._wanted_ahead() > 0)
+        if here or (self._crowded and self._runner.free_children > 0):
             self._woken.set()
 
     async def run(self) -> None:
@@ -136,13 +138,10 @@ class Claimer:
         """Look into every queue once; whether anything was found."""
         await self._adopt()
         found = False
-        self._full = False
+        self._full = self._crowded = False
         for queue in random.sample(self._queues, len(self._queues)):
             found |= await self._here(queue)
-            if self.lanes.child and self._runner.free_children > 0:
-                found |= await self._claim(Claim, queue, self.lanes.child, self._runner.free_children)
-            if self._runner.free_children > 0:
-                found |= await self._claim(ClaimSuspects, queue, self.lanes.all, self._runner.free_children)
+            found |= await self._in_children(queue)
         return found
 
     async def _here(self, queue: str) -> bool:
@@ -153,6 +152,16 @@ class Claimer:
             return await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
         self._full = True
         return False
+
+    async def _in_children(self, queue: str) -> bool:
+        """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
+        found = False
+        lanes = [(Claim, self.lanes.child), (ClaimSuspects, self.lanes.all)]
+        for op, known in random.sample(lanes, len(lanes)):
+            if (free := self._runner.free_children) > 0:
+                found |= await self._claim(op, queue, known, free)
+        self._crowded |= self._runner.free_children <= 0
+        return found
 
     def _wanted_ahead(self) -> int:
         """How many to claim ahead now: up to the target, once what is waiting is less than half of it."""
@@ -174,6 +183,7 @@ class Claimer:
         if not known:
             return False
         token = uuid.uuid4()
+        point("claim.before")
         sent = time.monotonic()
         try:
             jobs = await self._store.arun(op(queue, known, limit, token, self._worker, **more))

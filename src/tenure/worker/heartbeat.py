@@ -6,11 +6,17 @@ beats for prefetched and for settling jobs too, and until the last job has settl
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Literal
+from uuid import UUID
+
+import psycopg
 
 from tenure.errors import TenureError
 from tenure.faultpoints import point
@@ -25,8 +31,9 @@ Tell = Callable[[Held, Literal["cancel", "lost"]], None]
 
 _PAUSE = 0.1  # seconds between two looks at what is due
 _BATCH = 1000
-_AGAIN = 0.5  # seconds after a beat that did not get through
+_AGAIN = 0.5  # longest pause after a beat that did not get through, seconds
 _LOCKED = 0.25
+_ANSWER = 10.0  # longest wait for an answer, seconds
 
 
 class Heartbeat(threading.Thread):
@@ -56,7 +63,7 @@ class Heartbeat(threading.Thread):
                     self._beat(due)
                 except Exception:  # whatever it is, the next beat may get through
                     log.exception("heartbeat failed")
-                    _later(due, time.monotonic() + _AGAIN)
+                    _later(due)
         self._store.close()
 
     def stop(self) -> None:
@@ -75,13 +82,24 @@ class Heartbeat(threading.Thread):
         sent = time.monotonic()
         leases = [Lease(held.job.id, held.token, held.job.lease) for held in batch]
         try:
-            answers = self._store.run(Extend(queue, leases))
-        except TenureError as error:
-            log.warning("heartbeat for %d jobs did not get through: %s", len(batch), error.what)
-            _later(batch, sent + _AGAIN)
+            answers = self._answered(Extend(queue, leases), min(_ANSWER, *(held.job.lease / 4 for held in batch)))
+        except (TenureError, psycopg.Error) as error:
+            log.warning("heartbeat for %d jobs did not get through: %s", len(batch), str(error).strip())
+            _later(batch)
             return
         for held in batch:
             self._take(held, answers.get(held.job.id, "lost"), sent)
+
+    def _answered(self, op: Extend, within: float) -> dict[UUID, Extension]:
+        """Ask, and cut a connection that does not answer in time: the next beat gets a new one."""
+        with self._store.connection() as conn:
+            cut = threading.Timer(within, _cut, [conn])
+            cut.daemon = True
+            cut.start()
+            try:
+                return self._store.run(op, conn)
+            finally:
+                cut.cancel()
 
     def _take(self, held: Held, answer: Extension, sent: float) -> None:
         if answer in ("extended", "cancel"):
@@ -96,6 +114,13 @@ class Heartbeat(threading.Thread):
             self._tell(held, "lost")
 
 
-def _later(batch: Iterable[Held], when: float) -> None:
+def _later(batch: Iterable[Held]) -> None:
+    now = time.monotonic()
     for held in batch:
-        held.renew_at = when
+        held.renew_at = now + min(_AGAIN, held.job.lease / 20)
+
+
+def _cut(conn: psycopg.Connection) -> None:
+    """Shut the socket under a connection; whoever waits for its answer gets an error at once."""
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)

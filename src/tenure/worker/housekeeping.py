@@ -26,7 +26,7 @@ _PRUNE = 60.0
 _UPKEEP = 3600.0
 _SOONEST = 0.02
 _LIMIT = 500
-_OUTAGE = 1.0
+_OUTAGE = (0.5, 15.0)  # seconds between two tries, first and longest
 
 
 class Housekeeping:
@@ -46,7 +46,7 @@ class Housekeeping:
         counts: Counter[str],
         *,
         shortest_lease: Callable[[], float],
-        on_swept: Callable[[str, list[Swept]], Awaitable[None]],
+        on_swept: Callable[[str, list[Swept]], None],
         present: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class Housekeeping:
         self._counts["expired"] += len(expired)
         if swept:
             log.info("%d leases in queue %s had expired", len(swept), queue)
-            await self._on_swept(queue, swept)
+            self._on_swept(queue, swept)
         if len(swept) == _LIMIT or len(expired) == _LIMIT:
             return 0.0
         until = await self._store.arun(NextExpiry(queue))
@@ -96,13 +96,13 @@ class Housekeeping:
 
 async def _recurring(once: Callable[[], Awaitable[float]]) -> None:
     """Do it again and again, after the pause it asks for; an outage or a fault of one round ends nothing."""
+    outage = _OUTAGE[0]
     while True:
         try:
             pause = await once()
-        except TenureError as error:
-            log.debug("housekeeping failed, trying again: %s", error.what)
-            pause = _OUTAGE * random.uniform(0.5, 1.5)  # noqa: S311 - spread, not secrecy
-        except Exception:
-            log.exception("housekeeping failed, trying again")
-            pause = _OUTAGE
+            outage = _OUTAGE[0]
+        except Exception as error:
+            log.warning("housekeeping failed, trying again: %s", error, exc_info=not isinstance(error, TenureError))
+            pause = outage * random.uniform(0.5, 1.5)  # noqa: S311 - spread, not secrecy
+            outage = min(2 * outage, _OUTAGE[1])
         await asyncio.sleep(pause)

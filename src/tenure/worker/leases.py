@@ -24,9 +24,9 @@ class Held:
         token: of the claim.
         sent: ``time.monotonic()`` before the claim was sent.
 
-    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when; ``timer`` watches its timeout. ``settling`` from the moment its
-    settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why we
-    cancelled the task.
+    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when; ``timer`` watches its timeout.
+    ``settling`` from the moment its settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is
+    ignored. ``cancel`` is why it was told to stop.
     """
 
     __slots__ = (

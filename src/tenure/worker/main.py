@@ -26,14 +26,7 @@ def main(target: str, options: Options) -> int:
     if options.processes > 1 or options.reload:
         return supervise(target, options)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
-    code = run_here(target, options)
-    if code in (Exit.LEFT_RUNNING, Exit.STUCK):
-        # A thread that does not end would keep the interpreter, and with it the lease, alive.
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+    return run_here(target, options)
 
 
 def run_here(target: str, options: Options) -> Exit:
@@ -51,7 +44,14 @@ async def _run(worker: Worker) -> Exit:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    return await worker.run()
+    code = await worker.run()
+    if code in (Exit.LEFT_RUNNING, Exit.STUCK):
+        # What does not end, be it a thread or a coroutine, would keep the interpreter alive.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _loop() -> asyncio.AbstractEventLoop:

@@ -15,19 +15,18 @@ import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
-from uuid import UUID
 
 from tenure.app import Tenure
 from tenure.effects import Effects
 from tenure.errors import ConfigError, TenureError
 from tenure.faultpoints import point
-from tenure.job import Record
 from tenure.store import protocol as ask
 from tenure.worker.attempt import Attempts
 from tenure.worker.children import Children
 from tenure.worker.claimer import Claimer, Lanes
+from tenure.worker.dead_letters import DeadLetters
 from tenure.worker.heartbeat import Heartbeat
-from tenure.worker.hooks import run_hooks
+from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import Exit, Options
@@ -40,6 +39,7 @@ _WATCH = 0.1  # seconds between two looks at deadlines
 _STALLED = 1.0  # seconds without a look after which the event loop counts as blocked
 _LAST_MOMENTS = 5.0  # seconds a cancelled handler has to come to its end
 _BURST = 0.1
+_ONE_WISH = 0.5  # seconds in which being told twice to stop is being told once
 
 
 class Worker:
@@ -67,7 +67,8 @@ class Worker:
         self._leases = Leases()
         self._stopping = asyncio.Event()
         self._forced = asyncio.Event()
-        self._stuck: Held | None = None
+        self._asked: float | None = None
+        self._stuck: set[Held] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._operator: dict[tuple[str, int], dict[str, Any]] = {}
         self._looked = time.monotonic()
@@ -82,6 +83,7 @@ class Worker:
         self._threads = ThreadPoolExecutor(self._options.concurrency, "tenure-handler")
         self._effects = Effects(self._store, prepare=self._app.pooler is None)
         self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
+        self._dead_letters = DeadLetters(self._app, self._store)
         self._settler = Settler(self._store, self._leases, self.counts, self._on_settled)
         self._runner = Runner(
             Attempts(self._app, self._effects, self._threads),
@@ -116,8 +118,13 @@ class Worker:
         return code
 
     def stop(self) -> None:
-        """Claim no more and drain; the second time, without grace."""
-        if self._stopping.is_set():
+        """Claim no more and drain; the second time, without grace.
+
+        Twice in a moment is once: a service manager tells every process of a group, and a supervisor passes it on.
+        """
+        now = time.monotonic()
+        self._asked = self._asked or now
+        if now > self._asked + _ONE_WISH:
             self._forced.set()
         self._stopping.set()
 
@@ -147,18 +154,21 @@ class Worker:
     async def _wind_up(self) -> Exit:
         point("drain.begun")
         self._runner.release_waiting()
-        await self._drained(self._options.grace)
+        await self._drained(self._options.grace, self._forced)
         if self._runner.running:
             self._runner.stop_all()
             await self._drained(_LAST_MOMENTS)
         await self._settled()
+        await self._dead_letters.told(_LAST_MOMENTS)
         left = len(self._runner.running)
-        for task in self._tasks:
-            await _cancelled(task)
-        self._heartbeat.stop()
-        await self._goodbye()
+        try:
+            await _cancelled(*self._tasks)
+        finally:
+            await self._goodbye()
+            # Last, so that no successor starts beside a thread that does not end before the process does.
+            await asyncio.to_thread(self._heartbeat.stop)
         log.info("worker %s has stopped: %s", self.name, dict(self.counts))
-        if self._stuck is not None:
+        if self._stuck:
             return Exit.STUCK
         if left:
             log.warning("%d handlers are still running; their leases will end by themselves", left)
@@ -166,11 +176,11 @@ class Worker:
         self._threads.shutdown(wait=False)
         return Exit.FORCED if self._forced.is_set() else Exit.OK
 
-    async def _drained(self, seconds: float) -> None:
-        """Wait until nothing runs, but not longer, and not when told twice; what is stuck is not waited for."""
+    async def _drained(self, seconds: float, forced: asyncio.Event | None = None) -> None:
+        """Wait until nothing runs, but not longer, and not when forced; what is stuck is not waited for."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not (self._forced.is_set() and seconds == self._options.grace):
-            if not [held for held in self._runner.running if held is not self._stuck]:
+        while self._runner.running - self._stuck and time.monotonic() < end:
+            if forced is not None and forced.is_set():
                 return
             await asyncio.sleep(0.02)
 
@@ -185,7 +195,7 @@ class Worker:
 
     async def _goodbye(self) -> None:
         try:
-            await run_hooks(self._app.stop_hooks)
+            await run_harmless(self._app.stop_hooks)
             await self._store.arun(ask.ForgetWorker(self.id))
         except TenureError as error:
             log.debug("could not say goodbye: %s", error.what)
@@ -236,7 +246,7 @@ class Worker:
 
     def _on_stuck(self, held: Held) -> None:
         log.critical("job %s does not stop after its timeout; the worker drains and ends", held.job.id)
-        self._stuck = held
+        self._stuck.add(held)
         self._stopping.set()
 
     def _on_room(self) -> None:
@@ -259,40 +269,16 @@ class Worker:
             (child if kind.runs == "child" else here).extend(known)
         return Lanes(here, child)
 
-    async def _on_swept(self, queue: str, swept: list[ask.Swept]) -> None:
+    def _on_swept(self, queue: str, swept: list[ask.Swept]) -> None:
         self._claimer.wake()
-        await self._tell_of_dead(queue, [one.id for one in swept if one.state == "dead"])
+        self._dead_letters.tell(queue, [one.id for one in swept if one.state == "dead"])
 
     def _on_settled(self, held: Held, op: type[ask.Op[Any]], answer: str) -> None:
         if op is ask.Bury and answer == "settled":
             log.warning("job %s of kind %s is a dead letter", held.job.id, held.job.kind)
-            task = asyncio.create_task(self._tell_of_dead(held.job.queue, [held.job.id]))
-            self._tasks.append(task)
-            task.add_done_callback(self._tasks.remove)
+            self._dead_letters.tell(held.job.queue, [held.job.id])
         if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
             self._claimer.wake()
-
-    async def _tell_of_dead(self, queue: str, ids: list[UUID]) -> None:
-        """Call the hooks of those that were given up; a hook that fails harms nobody."""
-        if not ids or not self._wants_dead():
-            return
-        try:
-            for record in (await self._store.arun(ask.LookUp(queue, ids))).values():
-                await self._call_dead_hooks(record)
-        except TenureError as error:
-            log.warning("could not tell of %d dead letters: %s", len(ids), error.what)
-
-    def _wants_dead(self) -> bool:
-        return bool(self._app.dead_letter_hooks) or any(kind.on_dead_letter for kind in self._app.kinds.values())
-
-    async def _call_dead_hooks(self, record: Record) -> None:
-        kind = self._app.find(record.kind)
-        own = [kind.on_dead_letter] if kind is not None and kind.on_dead_letter is not None else []
-        for hook in [*own, *self._app.dead_letter_hooks]:
-            try:
-                await run_hooks([hook], record)
-            except Exception:
-                log.exception("the dead-letter hook %s failed", getattr(hook, "__name__", hook))
 
     async def _end_of_burst(self) -> None:
         """Stop once nothing that could be claimed is due and no lease of our kinds is alive."""
@@ -310,11 +296,10 @@ class Worker:
                 return
 
 
-async def _cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and wait for its end; an error it ended with is raised."""
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not task.cancelled():
-            raise
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait for their ends; an error one of them ended with is raised."""
+    for task in tasks:
+        task.cancel()
+    for end in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(end, Exception):
+            raise end

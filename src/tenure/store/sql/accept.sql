@@ -1,10 +1,11 @@
 -- accept: (nothing) -> pending. Arrays in, one answer for each item, in one statement and one commit.
 --
 -- Why it is safe: a key is won by the insert into keys alone (ON CONFLICT DO NOTHING waits for an open transaction that
--- inserts the same key, and locks nothing of a row that is there), and a keyed job is inserted only by the winner. Keys
--- are inserted in order, so two calls cannot wait for each other. An expired key is removed in the same statement: two
--- that find it expired meet at its row, and the second finds the first one's new row. A key that another session
--- committed after this statement began is not visible to it: answer 'unseen', and the caller looks again.
+-- inserts or changes the same key's row, and locks nothing of a row that is there), and a keyed job is inserted only by the
+-- winner. Expired keys are locked and new ones inserted in order of the key, so two calls cannot wait for each other. An
+-- expired key is removed in the same statement: two that find it expired meet at its row, and the second finds the first
+-- one's new row. A key that another session committed after this statement began is not visible to it: answer 'unseen',
+-- and the caller looks again.
 with
 asked as materialized (
     select i.*, i.payload_text::jsonb as payload,
@@ -31,9 +32,18 @@ first as materialized (
     where a.key is not null and a.fits
     order by a.key, a.ord
 ),
+expired as materialized (
+    select k.key
+    from tenure.keys k
+    join first f on f.key = k.key
+    cross join policy p
+    where k.queue = %(queue)s and k.expires_at <= p.now
+    order by k.key
+    for update of k
+),
 lapsed as (
-    delete from tenure.keys k using first f, policy p
-    where k.queue = %(queue)s and k.key = f.key and k.expires_at <= p.now
+    delete from tenure.keys k using expired e
+    where k.queue = %(queue)s and k.key = e.key
     returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
 ),
 forgotten as (

@@ -1,0 +1,40 @@
+"""Workers that are killed anywhere inside an effect: after the redelivery there is exactly one."""
+
+from __future__ import annotations
+
+from tenure import State
+from tests.apps import effects
+from tests.worker.processes import Bench, until
+
+APP = "tests.apps.effects:app"
+POINTS = [
+    "effect.before_dedup",
+    "effect.after_dedup",
+    "effect.before_complete",
+    "effect.before_commit",
+    "effect.after_commit",
+]
+
+
+def test_exactly_one_effect_wherever_the_worker_is_killed(bench: Bench) -> None:
+    """Each of the victims takes one job and dies at a point of its own."""
+    bench.use(effects.app)
+    bench.ask(effects.TABLE)
+    victims = {bench.start(APP, faults=f"{point}=kill", concurrency=1, prefetch=0): point for point in POINTS}
+    until(lambda: bench.count("workers") == len(victims), "all victims at work")
+    names = [f"job {n}" for n in range(len(POINTS))]
+    tickets = {name: effects.write.enqueue_sync(name, key=name) for name in names}
+    for victim, point in victims.items():
+        assert victim.ended() < 0, point
+    survivor = bench.start(APP, burst=True, children=1)
+    assert survivor.ended() == 0
+
+    written = dict(bench.ask("select what, claim from written"))
+    assert bench.ask("select count(*) from written") == [(len(names),)]
+    assert sorted(written) == names
+    assert sorted(written.values()) == [1, 2, 2, 2, 2], "the killed one that had committed is not repeated"
+    assert bench.count("dedup") == len(POINTS)
+    for name, ticket in tickets.items():
+        done = bench.record(ticket.id)
+        assert done is not None
+        assert (done.state, done.result) == (State.DONE, str(written[name]))
