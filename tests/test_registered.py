@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenure.errors import InvalidArguments, UnknownKind
-from tenure.registered import find, new_job
+from tenure.offer import new_job
+from tenure.registered import find
 from tenure.store.protocol import KindRow
 
 

@@ -19,7 +19,7 @@ from tenure.job import Job, Record
 from tenure.kind import Kind
 from tenure.policy import Backoff, Duration, ErrorTypes, Policy
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import KindRow
+from tenure.store.protocol import KindRow, RegisterKinds
 from tenure.store.statements import schema_name
 
 Hook = Callable[[], Any]
@@ -237,20 +237,36 @@ class Tenure:
     def _first_store(self) -> PostgresStore:
         return self.store
 
+    def migrate(self) -> list[str]:
+        """Create the schema or bring it up to date, and register the kinds; answers the migrations that were applied.
+
+        Raises:
+            StoreUnavailable, ServerUnsuitable, SchemaMismatch, EngineError: it cannot be done.
+        """
+        with self._opening:
+            store = self._store or self._connected()
+            applied = store.migrate()
+            store.run(RegisterKinds(self.rows()))
+            self._store = store
+        return applied
+
     def new_store(self, size: int = 4) -> PostgresStore:
         """Another store on the same queue, with connections of its own."""
         return PostgresStore(self.dsn, self.schema, size=size, prepare=self.pooler is None)
 
     def _opened(self) -> PostgresStore:
-        dsn = self._given_dsn or os.environ.get("TENURE_DSN")
-        if not dsn:
-            self._engine = embedded.attach()
-            dsn = self._engine.dsn
-        store = PostgresStore(dsn, self.schema, prepare=self.pooler is None)
+        store = self._connected()
         if self._engine is not None:
             store.migrate()  # the embedded database is ours; elsewhere somebody decides when
         store.check()
         return store
+
+    def _connected(self) -> PostgresStore:
+        dsn = self._given_dsn or os.environ.get("TENURE_DSN")
+        if not dsn:
+            self._engine = self._engine or embedded.attach()
+            dsn = self._engine.dsn
+        return PostgresStore(dsn, self.schema, prepare=self.pooler is None)
 
     def close(self) -> None:
         """Close idle connections and give up the share in the embedded PostgreSQL."""

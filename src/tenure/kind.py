@@ -15,10 +15,11 @@ from uuid import UUID
 
 from tenure import jsontext
 from tenure.arguments import Arguments
-from tenure.errors import ConfigError, Conflict, InvalidArguments, PayloadTooLarge, Refused
+from tenure.errors import ConfigError, InvalidArguments
 from tenure.job import Accepted, NewJob, Record, State
-from tenure.names import checked_key, checked_name, uuid7
-from tenure.policy import Duration, Policy, duration
+from tenure.names import checked_name
+from tenure.offer import new_job, refusal
+from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known, LookUp
 
 if TYPE_CHECKING:
@@ -167,15 +168,13 @@ class Kind:
         """
         payload = jsontext.dumps(self._named(args, arguments))
         self.arguments.check(payload)
-        job = NewJob(
-            id=uuid7(),
-            payload=payload,
-            priority=_checked_priority(priority),
-            delay=duration(delay),
-            at=_aware("at", at),
-            expires_in=None if expires is None or isinstance(expires, datetime) else duration(expires),
-            expires_at=_aware("expires", expires) if isinstance(expires, datetime) else None,
-            key=None if key is None else checked_key(key),
+        job = new_job(
+            payload,
+            key=key,
+            delay=delay,
+            at=at,
+            expires=expires,
+            priority=priority,
             headers=None if headers is None else jsontext.dumps(dict(headers)),
         )
         return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
@@ -195,14 +194,16 @@ class Kind:
         """
         request = self.request(*args, **more)
         store = await self.app.ready()
-        [accepted] = await store.arun(self._accept(request.queue, [request.job]), conn)
-        return self._ticket(request, _granted(request, accepted))
+        op = self._accept(request.queue, [request.job])
+        [accepted] = await store.arun(op, conn)
+        return self._granted(op, request, accepted)
 
     def enqueue_sync(self, *args: Any, conn: Connection | None = None, **more: Any) -> Ticket:
         """The same from a thread; ``conn`` is a synchronous psycopg connection."""
         request = self.request(*args, **more)
-        [accepted] = self.app.store.run(self._accept(request.queue, [request.job]), conn)
-        return self._ticket(request, _granted(request, accepted))
+        op = self._accept(request.queue, [request.job])
+        [accepted] = self.app.store.run(op, conn)
+        return self._granted(op, request, accepted)
 
     async def enqueue_many(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: AsyncConnection | None = None
@@ -268,42 +269,18 @@ class Kind:
             queues.setdefault(request.queue, []).append(request.job)
         return [self._accept(queue, jobs) for queue, jobs in sorted(queues.items())]
 
+    def _granted(self, op: Accept, request: Request, accepted: Accepted) -> Ticket:
+        if refused := refusal(op, request.job, accepted):
+            raise refused
+        return self._ticket(request, accepted)
+
     def _ticket(self, request: Request, accepted: Accepted) -> Ticket:
         return Ticket(
             request.queue, accepted.id, accepted.answer, accepted.state, request.job.key, accepted.result, self.app
         )
 
 
-def _granted(request: Request, accepted: Accepted) -> Accepted:
-    if accepted.answer == "conflict":
-        raise Conflict(
-            queue=request.queue,
-            key=request.job.key or "",
-            job_id=str(accepted.id),
-            held=accepted.held or "",
-            given=accepted.given or "",
-        )
-    if accepted.answer == "too_large":
-        raise PayloadTooLarge(
-            f"The payload of {request.kind.name} has more stored text than {request.kind.app.payload_limit} bytes.",
-            hint="Store the data elsewhere and enqueue a reference to it.",
-        )
-    return accepted
-
-
 def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
-
-
-def _checked_priority(priority: int) -> int:
-    if not 0 <= priority <= 9:
-        raise Refused(f"priority={priority}.", hint="Use 0 (highest) to 9.")
-    return priority
-
-
-def _aware(name: str, moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise Refused(f"{name}={moment!r} has no time zone.", hint="Use datetime.now(UTC) + ...")
-    return moment

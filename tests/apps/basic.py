@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 
 from tenure import Backoff, Job, Tenure
-from tests.apps.ledger import note
+from tests.apps.ledger import note, opened
 
 app = Tenure()
 
 LEASE = "1s"
 QUICK = Backoff("50ms", "100ms")
-
-
-def gate(name: str) -> Path:
-    """A file that a test makes to let handlers go on."""
-    return Path(os.environ["TENURE_GATES"]) / name
 
 
 @app.job(lease=LEASE, backoff=QUICK)
@@ -34,8 +28,7 @@ async def hold(job: Job) -> None:
 async def plug(job: Job, name: str) -> None:
     """Takes a slot until its gate is open."""
     note("started", job)
-    while not gate(name).exists():
-        await asyncio.sleep(0.02)
+    await opened(name)
     note("ended", job)
 
 
@@ -86,6 +79,13 @@ def thread_nap(job: Job, seconds: float) -> None:
 async def once(job: Job) -> None:
     """Has no second attempt."""
     note("ended", job)
+
+
+@app.job(lease="2s", backoff=QUICK, cpu=True)
+def hold_in_child(job: Job) -> None:
+    """Held for ever in a child process."""
+    note("started", job)
+    time.sleep(3600)
 
 
 @app.job(lease=LEASE, cpu=True)

@@ -7,8 +7,7 @@ import os
 import signal
 
 from tenure import Backoff, Job, Record, Tenure
-from tests.apps.basic import gate
-from tests.apps.ledger import note
+from tests.apps.ledger import note, opened
 
 app = Tenure()
 
@@ -35,8 +34,7 @@ async def innocent(job: Job) -> None:
 async def wait_for_gate(job: Job, name: str) -> None:
     """Holds its slot until a test opens the gate."""
     note("waiting", job)
-    while not gate(name).exists():
-        await asyncio.sleep(0.01)
+    await opened(name)
     note("ended", job)
 
 

@@ -62,6 +62,33 @@ def slow_child(job: Job) -> None:
     note("ended", job)
 
 
+@app.job(lease="1s", backoff=QUICK, cpu=True)
+def endless_child(job: Job) -> None:
+    """Computes for ever in a child process, with the interpreter in its hands."""
+    note("started", job)
+    while True:
+        sum(range(1000))
+
+
+@app.job(lease="1s", backoff=QUICK)
+def endless_thread(job: Job) -> None:
+    """Does not ask whether it is to stop, the first time."""
+    note("started", job)
+    if job.claims == 1:
+        ticking(job, 60.0)
+    note("ended", job)
+
+
+@app.job(lease="1s", backoff=QUICK)
+async def endless_coroutine(job: Job) -> None:
+    """Swallows every cancellation, the first time."""
+    note("started", job)
+    while job.claims == 1:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.05)
+    note("ended", job)
+
+
 @app.job(lease=LEASE, backoff=QUICK)
 async def beside(job: Job, seconds: float) -> None:
     """Runs beside the others."""

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from tenure.cli import app
 from tenure.cli.failures import Exit
-from tests.cli.conftest import WIDE, here, tenure
+from tests.cli.conftest import environment, here, tenure
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -58,5 +58,7 @@ def test_nothing_and_nonsense_are_usage() -> None:
 def test_what_commands_need_is_imported_when_they_run() -> None:
     heavy = "{'jsonschema', 'tenure.worker', 'tenure.registered', 'rich.progress', 'tenure.http'}"
     code = f"import sys, tenure.cli; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=WIDE)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment(None)
+    )
     assert done.stdout == "[]\n"

@@ -8,7 +8,9 @@ knows, of queues nobody made, with keys whose rows are gone) is judged row by ro
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import psycopg
 import pytest
 
 from tenure.errors import InvalidPayload
@@ -93,8 +95,8 @@ def test_a_batch_of_every_fate_is_swept_together(store: PostgresStore) -> None:
 def test_a_batch_of_settlements_settles_whatever_is_still_held(store: PostgresStore) -> None:
     done, late, orphan, gone = (take(store, key=f"k{n}") for n in range(4))
     complete(store, gone)
-    _sql(store, f"update tenure.jobs set lease_until = now() where id = '{late.id}'")
-    _sql(store, f"delete from tenure.keys where job_id = '{orphan.id}'")
+    _sql(store, "update tenure.jobs set lease_until = now() where id = %s", late.id)
+    _sql(store, "delete from tenure.keys where job_id = %s", orphan.id)
     items = [ops.Completion(leased.id, leased.token, "1") for leased in (done, late, orphan, gone)]
     assert store.run(ops.Complete(QUEUE, items)) == {
         done.id: "settled",
@@ -128,11 +130,12 @@ def test_a_history_of_any_length_is_kept_bounded(sessions: Sessions) -> None:
     """Rows of other makes too: the sweep and the settlements only ever add to a list."""
     store = sessions.store
     short, long, none = take(store, max_attempts=50), take(store, max_attempts=50), take(store, max_attempts=50)
-    _sql(store, f"update tenure.jobs set history = '[]' where id = '{short.id}'")
+    _sql(store, "update tenure.jobs set history = '[]' where id = %s", short.id)
     _sql(
         store,
         "update tenure.jobs set history = (select jsonb_agg(jsonb_build_object('n', n)) from generate_series(1, 12) n)"
-        f" where id = '{long.id}'",
+        " where id = %s",
+        long.id,
     )
     sessions.shift(31)
     assert len(sweep(store)) == 3
@@ -140,11 +143,9 @@ def test_a_history_of_any_length_is_kept_bounded(sessions: Sessions) -> None:
     assert lengths == {short.id: 1, long.id: 12, none.id: 1}
 
 
-def _sql(store: PostgresStore, statement: str) -> None:
-    import psycopg
-
+def _sql(store: PostgresStore, statement: str, *params: Any) -> None:
     with psycopg.connect(store.dsn, autocommit=True) as conn:
-        conn.execute(statement)
+        conn.execute(statement, params)
 
 
 def _late(store: PostgresStore) -> None:

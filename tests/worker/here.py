@@ -40,16 +40,22 @@ def finish(app: Tenure, *tickets: Ticket, **options: Any) -> Worker:
 
     async def run() -> Worker:
         async with working(app, **options) as worker:
-            store = await app.ready()
-            deadline = time.monotonic() + PATIENCE
-            while True:
-                found = await store.arun(LookUp(None, [ticket.id for ticket in tickets]))
-                if all(job.state.ended for job in found.values()):
-                    return worker
-                assert time.monotonic() < deadline, found
-                await asyncio.sleep(0.01)
+            await until_ended(app, *tickets)
+        return worker
 
     return asyncio.run(run())
+
+
+async def until_ended(app: Tenure, *tickets: Ticket) -> None:
+    """Wait until these jobs have ended."""
+    store = await app.ready()
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = await store.arun(LookUp(None, [ticket.id for ticket in tickets]))
+        if all(job.state.ended for job in found.values()):
+            return
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

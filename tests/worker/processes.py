@@ -126,7 +126,11 @@ class Process:
 
     def terminate(self) -> None:
         """SIGTERM: drain and go."""
-        self._popen.terminate()
+        self.send(signal.SIGTERM)
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to this process alone, not to its children."""
+        self._popen.send_signal(number)
 
     def stop(self) -> None:
         """SIGSTOP; returns when it has stopped."""
@@ -218,7 +222,7 @@ class Bench:
 
     def count(self, table: str, where: str = "true") -> int:
         """Rows of one of the queue's tables."""
-        return int(self.ask(f"select count(*) from tenure.{table} where {where}")[0][0])
+        return int(self.ask(f"select count(*) from tenure.{table} where {where}")[0][0])  # noqa: S608 - our own words
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         """Ask the database itself."""

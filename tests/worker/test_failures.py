@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 
 from tenure import Backoff, InvalidArguments, Job, Permanent, Retry, Snooze, State, Tenure, Throttled
+from tenure.job import NewJob
 from tenure.names import uuid7
 from tenure.store.protocol import Accept
-from tenure.job import NewJob
 from tests.worker.here import QUICK, burst, failures, finish, record
 
 
@@ -29,7 +30,7 @@ def test_a_transient_failure_backs_off_within_bounds_and_then_succeeds(app: Tenu
 
     done = record(app, ticket.id)
     assert (done.state, done.attempts, done.result) == (State.DONE, 4, '"at last"')
-    waits = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
+    waits = [later - earlier for earlier, later in pairwise(starts)]
     for wait, least in zip(waits, (0.2, 0.4, 0.4), strict=True):
         assert least <= wait < least + 5.0
 

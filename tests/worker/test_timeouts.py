@@ -115,7 +115,7 @@ def test_a_stuck_thread_lets_the_others_finish(bench: Bench) -> None:
     """Its lease is kept meanwhile, and nothing is claimed any more."""
     bench.use(stubborn.app)
     deaf = stubborn.deaf_thread.enqueue_sync()
-    other = stubborn.beside.enqueue_sync(6.0)
+    other = stubborn.beside.enqueue_sync(4.5)
     worker = bench.start(APP, grace=30.0)
     bench.ledger.wait("started", deaf.id)
     bench.ledger.wait("started", other.id)

@@ -15,7 +15,8 @@ from tenure.cli.enqueue import Given
 from tenure.cli.lines import Line, Offer, lines, parsed
 from tenure.errors import Refused, TenureError
 from tenure.job import Accepted, NewJob
-from tenure.registered import Registered, find, refusal
+from tenure.offer import refusal
+from tenure.registered import Registered, find
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Accept, KindRow
 

@@ -65,7 +65,7 @@ def chosen(
     Raises:
         ConfigError: an age that is none.
     """
-    from tenure.registered import wait
+    from tenure.offer import wait
 
     return Filter(
         queue,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -54,17 +53,12 @@ def group(help_text: str) -> typer.Typer:
     return typer.Typer(help=help_text, no_args_is_help=True)
 
 
-def schema_or_default(schema: str | None) -> str:
-    """The schema that was named, else $TENURE_SCHEMA, else tenure."""
-    return schema or os.environ.get("TENURE_SCHEMA") or "tenure"
-
-
 @contextmanager
 def opened(dsn: str | None, schema: str | None) -> Iterator[Tenure]:
     """The queue that the options name, as an app without kinds; closed at the end."""
     from tenure.app import Tenure
 
-    with Tenure(dsn, schema=schema_or_default(schema)) as app:
+    with Tenure(dsn, schema=schema) as app:
         yield app
 
 

@@ -75,7 +75,7 @@ def enqueue(
 ) -> None:
     """Commit a job durably, or many from a file."""
     from tenure.cli.lines import expiry, moment
-    from tenure.registered import new_job
+    from tenure.offer import new_job
 
     if queue is not None:
         checked_name("queue", queue)
@@ -101,7 +101,8 @@ def enqueue(
 
 
 def _one(dsn: str | None, schema: str | None, job: NewJob, given: Given, as_json: bool) -> None:
-    from tenure.registered import find, refusal
+    from tenure.offer import refusal
+    from tenure.registered import find
     from tenure.store.protocol import ListKinds
 
     with opened(dsn, schema) as app:

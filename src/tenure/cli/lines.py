@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, NamedTuple
 from tenure.errors import ConfigError, InvalidPayload, Refused
 from tenure.job import NewJob
 from tenure.names import checked_name
+from tenure.offer import new_job
 from tenure.policy import duration
-from tenure.registered import new_job
 
 LONGEST = 4 * 1024 * 1024
 """Bytes of the longest line that is looked at."""

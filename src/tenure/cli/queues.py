@@ -60,7 +60,7 @@ def set_queue(
 ) -> None:
     """Change settings of a queue; those that are not named stay as they are."""
     from tenure.names import checked_name
-    from tenure.registered import wait
+    from tenure.offer import wait
     from tenure.store.protocol import SetQueue
 
     values: dict[str, Any] = {}

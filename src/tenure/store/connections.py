@@ -115,7 +115,10 @@ _REFUSED = re.compile(
 
 def _connect_error(error: psycopg.OperationalError, dsn: str) -> TenureError:
     # libpq gives no SQLSTATE for a failed connection attempt; the server's own words are what there is.
-    told = str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+    lines = [
+        line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")
+    ]  # no hints of libpq's
+    told = lines[-1].strip() if lines else type(error).__name__
     match = _REFUSED.search(told)
     if match:
         return ServerUnsuitable(

@@ -43,8 +43,13 @@ class Children:
         self._warm: list[_Child] = []
         self._busy: dict[Held, _Child] = {}
 
-    async def run(self, held: Held, settling: Callable[[bool], None]) -> Outcome:
-        """Run a job in a child; ``died`` when that took the child along."""
+    async def run(self, held: Held, settling: Callable[[bool], None], begin: Callable[[], None]) -> Outcome:
+        """Run a job in a child; ``died`` when that took the child along.
+
+        Args:
+            settling: called when the child is about to settle by itself, and when it did not come to that.
+            begin: called when a child is there and the job begins.
+        """
         try:
             child = self._warm_one() or await self._born()
         except ConfigError as error:  # not the job's doing
@@ -53,6 +58,7 @@ class Children:
             self._warm.append(child)
             return Outcome("released")
         self._busy[held] = child
+        begin()
         try:
             outcome = await child.run(held, settling)
         finally:

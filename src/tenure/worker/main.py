@@ -14,6 +14,8 @@ from tenure.worker.options import Exit, Options
 from tenure.worker.supervisor import supervise
 from tenure.worker.worker import Worker
 
+_WISHES = (signal.SIGTERM, signal.SIGINT)
+
 
 def main(target: str, options: Options) -> int:
     """Run workers for ``module:app``; answers the exit code (see ``Exit``).
@@ -42,9 +44,12 @@ def run_here(target: str, options: Options) -> Exit:
 
 async def _run(worker: Worker) -> Exit:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _WISHES:
         loop.add_signal_handler(number, worker.stop)
     code = await worker.run()
+    for number in _WISHES:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)  # it is ending; a late wish must not change how
     if code in (Exit.LEFT_RUNNING, Exit.STUCK):
         # What does not end, be it a thread or a coroutine, would keep the interpreter alive.
         logging.shutdown()

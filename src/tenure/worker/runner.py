@@ -100,19 +100,22 @@ class Runner:
                 self._start(held)
 
     def _start(self, held: Held) -> None:
-        loop = asyncio.get_running_loop()
-        held.started = time.monotonic()
         self.running.add(held)
-        held.task = loop.create_task(self._attempt(held))
+        held.task = asyncio.get_running_loop().create_task(self._attempt(held))
         held.task.add_done_callback(partial(self._ended, held))
+
+    def _begin(self, held: Held) -> None:
+        """Its time runs from here; that of a child's birth is not the handler's."""
+        held.started = time.monotonic()
         if held.kind.policy.timeout is not None:
-            held.timer = loop.call_later(held.kind.policy.timeout, self._late, held)
+            held.timer = asyncio.get_running_loop().call_later(held.kind.policy.timeout, self._late, held)
 
     async def _attempt(self, held: Held) -> None:
         settling = partial(setattr, held, "settling")
         if in_child(held):
-            outcome = await self._children.run(held, settling)
+            outcome = await self._children.run(held, settling, partial(self._begin, held))
         else:
+            self._begin(held)
             outcome = await self._attempts.run(held.kind, held.job, held.token, settling)
         self._settle(held, outcome)
 
@@ -122,7 +125,8 @@ class Runner:
             held.timer.cancel()
         if not in_child(held):
             self._active -= 1
-            self._remember(time.monotonic() - (held.started or 0.0))
+            if held.started is not None:
+                self._remember(time.monotonic() - held.started)
         if task.cancelled():
             self._settle(held, Outcome("released"))
         elif error := task.exception():
