@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import pytest
 from tenure import embedded
 from tenure.store.postgres import PostgresStore
 
+RUN = "TENURE_TEST_RUN"
 PG15 = Path("/usr/lib/postgresql/15/bin")
 
 
@@ -69,13 +71,26 @@ def _server(major: int, tmp: Path, bin_dir: Path | None) -> Iterator[Server]:
         engine.close()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One directory for the run, made by the process that starts the others, reachable for the servers' own user."""
+    if not hasattr(config, "workerinput"):
+        os.environ[RUN] = tempfile.mkdtemp(prefix="tenure-tests-")
+        Path(os.environ[RUN]).chmod(0o711)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Nothing of the run is left: its servers have gone with their last user, or go now."""
+    if not hasattr(config, "workerinput"):
+        run = Path(os.environ.pop(RUN))
+        for home in run.iterdir():
+            embedded.stop(home, force=True)
+        shutil.rmtree(run, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
-def base(request: pytest.FixtureRequest) -> Path:
-    """A directory that all workers of this test run share and that the server's own user can reach."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    path = Path(tempfile.gettempdir()) / f"tenure-tests-{run[:12]}"
-    path.mkdir(mode=0o711, exist_ok=True)
-    return path
+def base() -> Path:
+    """A directory that all workers of this test run share and that the servers' own user can reach."""
+    return Path(os.environ[RUN])
 
 
 @pytest.fixture(scope="session")

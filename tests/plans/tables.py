@@ -210,7 +210,13 @@ class Explained:
         self.conn.close()
 
 
-_EXPLAIN = {"log_min_duration": 0, "log_analyze": "on", "log_buffers": "on", "log_format": "json", "log_level": "notice"}
+_EXPLAIN = {
+    "log_min_duration": 0,
+    "log_analyze": "on",
+    "log_buffers": "on",
+    "log_format": "json",
+    "log_level": "notice",
+}
 
 
 def _parsed(message: str) -> dict[str, Any]:
@@ -250,7 +256,8 @@ def plans(server: Server, base: Path, name: str) -> dict[str, dict[str, Plan]]:
             kept.write_text(json.dumps(taken, default=vars))
     return {
         situation: {
-            statement: Plan([Scan(**scan) for scan in plan["scans"]], plan["buffers"]) for statement, plan in found.items()
+            statement: Plan([Scan(**scan) for scan in plan["scans"]], plan["buffers"])
+            for statement, plan in found.items()
         }
         for situation, found in json.loads(kept.read_text()).items()
     }
@@ -260,7 +267,6 @@ def _taken(server: Server) -> dict[str, dict[str, Plan]]:
     dsn = server.fresh()
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute(f"alter database {conn.info.dbname} set autovacuum = off") if False else None
             _never_analyze(conn)
             sessions = {mode: Explained(dsn, mode) for mode in MODES}
             sessions["generic"].run_all()

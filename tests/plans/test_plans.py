@@ -5,22 +5,106 @@ Each plan is one that was really used on 50,000 due and 50,000 scheduled jobs, s
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Server
-from tests.plans.tables import BATCH, MODES, STATEMENTS, STATISTICS, Explained, Plan, plans, statements
+from tests.plans.tables import BATCH, MODES, RUNNING, STATEMENTS, STATISTICS, Plan, Scan, plans
 
-SMALL = ("queues", "kinds", "workers", "archive_default")
-"""Tables of a few rows or none, as are the archive's partitions of days to come: how they are read does not matter."""
+LARGE = ("jobs", "keys", "dead", "dedup")
 
 MOST_ROWS = 5 * BATCH
-"""More rows than any of these statements may read from any index."""
+"""More than any of these statements may read from one table."""
+
+USED = {
+    "claim": {"jobs_claim", "jobs_pkey"},
+    "claim one": {"jobs_claim", "jobs_pkey"},
+    "claim ahead": {"jobs_claim", "jobs_pkey"},
+    "claim_suspects": {"jobs_suspects", "jobs_pkey"},
+    "adopt": {"jobs_leases"},
+    "sweep": {"jobs_leases", "jobs_pkey"},
+    "next_expiry": {"jobs_leases"},
+    "expire": {"jobs_expiring", "jobs_pkey"},
+}
+"""By which indexes jobs are found; everywhere else by primary key alone: partial indexes are full of dead entries."""
+
+BOUNDING = {
+    "jobs_pkey": "id",
+    "jobs_claim": "available_at",
+    "jobs_suspects": "available_at",
+    "jobs_leases": "queue",
+    "jobs_expiring": "expires_at",
+    "keys_pkey": "key",
+    "dead_pkey": "id",
+    "dedup_pkey": "dedup_key",
+}
+"""The column that must bound the scan of an index; without it the whole queue would be read."""
+
+MOST_BUFFERS = {
+    "claim": 40 * BATCH,
+    "claim one": 150,
+    "claim_suspects": 400,
+    "extend": 40 * BATCH,
+    "complete": 40 * BATCH,
+    "complete one": 150,
+    "release": 40 * BATCH,
+    "next_expiry": 20,
+    "accept one": 200,
+    "look_up": 100,
+    "look_up_key": 20,
+    "dedup": 50,
+}
+"""Pages a statement may touch: a few for each row and index it changes, and nothing that grows with the tables."""
 
 SITUATIONS = [f"{mode}, {statistics}" for statistics in STATISTICS for mode in MODES]
 
 
-@pytest.fixture
-def plan(request: pytest.FixtureRequest, server: Server, base: Path, situation: str, statement: str) -> Plan:
-    return plans(server, base, f"{server.engine.version}")[situation][statement]
+@pytest.fixture(params=["pg18", "pg15"])
+def found(request: pytest.FixtureRequest, base: Path) -> dict[str, dict[str, Plan]]:
+    """The plans on each server."""
+    server: Server = request.getfixturevalue(request.param)
+    return plans(server, base, request.param)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_reads_what_it_needs_by_the_index_made_for_it(
+    found: dict[str, dict[str, Plan]], situation: str, statement: str
+) -> None:
+    plan = found[situation][statement]
+    assert complaints(statement, plan) == []
+    assert plan.buffers <= MOST_BUFFERS.get(statement, plan.buffers)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_claim_reads_no_scheduled_jobs_and_not_many_due_ones(
+    found: dict[str, dict[str, Plan]], situation: str
+) -> None:
+    for statement, limit in (("claim", BATCH), ("claim one", 1), ("claim ahead", BATCH)):
+        scans = [scan for scan in found[situation][statement].of("jobs") if scan.index == "jobs_claim"]
+        assert sum(scan.rows for scan in scans) <= limit + 1
+
+
+def complaints(statement: str, plan: Plan) -> list[str]:
+    """What is wrong with a plan."""
+    most = RUNNING if statement == "adopt" else MOST_ROWS
+    indexes = USED.get(statement, {"jobs_pkey"})
+    return [
+        *(f"reads all of {scan.table}" for scan in plan.scans if scan.node == "Seq Scan" and _is_large(scan)),
+        *(f"{scan.rows:.0f} rows of {scan.table}" for scan in plan.scans if scan.rows > most),
+        *(f"uses {scan.index}" for scan in plan.of("jobs") if scan.index and scan.index not in indexes),
+        *(f"does not bound {scan.index}: {scan.condition}" for scan in plan.scans if not _is_bounded(scan)),
+    ]
+
+
+def _is_large(scan: Scan) -> bool:
+    return scan.table in LARGE or (scan.table.startswith("archive_") and scan.rows > 0)
+
+
+def _is_bounded(scan: Scan) -> bool:
+    column = BOUNDING.get(scan.index)
+    return column is None or re.search(rf"\b{column}\b", scan.condition) is not None
+
+

@@ -6,7 +6,6 @@ import asyncio
 
 from tenure import State, Tenure, Ticket
 from tenure.store.protocol import SetQueue
-from tests.support.proxy import Proxy
 from tests.worker.here import burst, eventually, record, working
 
 
@@ -105,19 +104,3 @@ def test_one_free_slot_takes_one_job_with_a_single_attempt(app: Tenure) -> None:
     assert most == 2
     assert worker.counts["released"] == 0
     assert all(record(app, ticket.id).state is State.DONE for ticket in tickets)
-
-
-def test_a_claim_whose_answer_is_lost_is_adopted(app: Tenure) -> None:
-    @app.job(lease="30s")
-    async def work() -> None:
-        pass
-
-    tickets = work.enqueue_many_sync([{}] * 5)
-    with Proxy(app.dsn) as proxy:
-        cut = proxy.cut_after(lambda statement: b"-- claim:" in statement)
-        with Tenure(proxy.dsn()) as through:
-            through.job(name="work", lease="30s")(work.handler)
-            worker = burst(through)
-        assert cut.happened
-    assert worker.counts["settled"] == 5
-    assert {(record(app, ticket.id).claims, record(app, ticket.id).state) for ticket in tickets} == {(1, State.DONE)}

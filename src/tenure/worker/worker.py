@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Any
 
 from tenure.app import Tenure
 from tenure.effects import Effects
@@ -30,13 +30,12 @@ from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import Exit, Options
-from tenure.worker.runner import Runner, hard_extra, in_child
+from tenure.worker.runner import Runner
 from tenure.worker.settler import Settler
+from tenure.worker.watch import Watch
 
 log = logging.getLogger("tenure.worker")
 
-_WATCH = 0.1  # seconds between two looks at deadlines
-_STALLED = 1.0  # seconds without a look after which the event loop counts as blocked
 _LAST_MOMENTS = 5.0  # seconds a cancelled handler has to come to its end
 _BURST = 0.1
 _ONE_WISH = 0.5  # seconds in which being told twice to stop is being told once
@@ -71,7 +70,6 @@ class Worker:
         self._stuck: set[Held] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._operator: dict[tuple[str, int], dict[str, Any]] = {}
-        self._looked = time.monotonic()
 
     # ------------------------------------------------------------------------------------------------- lifecycle
 
@@ -106,7 +104,15 @@ class Worker:
             worker=self.id,
             prefetch=self._options.prefetch,
         )
-        self._heartbeat = Heartbeat(self._leases, self._app.new_store(size=1), self._told, self._look)
+        self._watch = Watch(self._leases, self._runner)
+        self._heartbeat = Heartbeat(self._leases, self._app.new_store(size=1), self._watch.told, self._watch.look)
+        try:
+            return await self._live()
+        finally:
+            self._effects.close()
+            self._store.close()
+
+    async def _live(self) -> Exit:
         await self._store.arun(ask.RegisterKinds(self._app.rows()))
         await self._present()
         await run_hooks(self._app.start_hooks)
@@ -136,7 +142,7 @@ class Worker:
             on_swept=self._on_swept,
             present=self._present,
         )
-        vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch())]
+        vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch.run())]
         self._tasks += [*housekeeping.tasks(self._queues), *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
@@ -201,56 +207,6 @@ class Worker:
             log.debug("could not say goodbye: %s", error.what)
         finally:
             await self._children.close()
-            self._effects.close()
-            self._store.close()
-
-    # ------------------------------------------------------------------------------------------------- watching
-
-    async def _watch(self) -> None:
-        """Give up what could not be renewed in time."""
-        while True:
-            self._looked = time.monotonic()
-            for held in self._leases.overdue():
-                log.warning("job %s could not be renewed in time and is given up", held.job.id)
-                self._lose(held)
-            await asyncio.sleep(_WATCH)
-
-    def _look(self) -> None:
-        """In the heartbeat thread: a loop that a handler blocks beyond its hard timeout takes the process along."""
-        now = time.monotonic()
-        if now - self._looked < _STALLED:
-            return
-        for held in list(self._runner.running):
-            timeout = held.kind.policy.timeout
-            if timeout is None or held.started is None or in_child(held) or held.kind.runs != "loop":
-                continue
-            if now > held.started + timeout + hard_extra(held):
-                log.critical("job %s blocks the event loop beyond its timeout; the process ends", held.job.id)
-                os._exit(Exit.STUCK)
-
-    def _told(self, held: Held, what: Literal["cancel", "lost"]) -> None:
-        """In the heartbeat thread: a lease is lost, or somebody asked to cancel the job."""
-        if what == "lost":
-            held.stop.asked = True  # a thread must know even while the loop is blocked
-        self._loop.call_soon_threadsafe(self._lose if what == "lost" else self._cancel, held)
-
-    def _lose(self, held: Held) -> None:
-        if held.settling or not self._leases.holds(held):
-            return
-        self._leases.drop(held)
-        self._runner.stop(held, "lost")
-
-    def _cancel(self, held: Held) -> None:
-        if not held.settling and self._leases.holds(held):
-            self._runner.stop(held, "cancel")
-
-    def _on_stuck(self, held: Held) -> None:
-        log.critical("job %s does not stop after its timeout; the worker drains and ends", held.job.id)
-        self._stuck.add(held)
-        self._stopping.set()
-
-    def _on_room(self) -> None:
-        self._claimer.room()
 
     # -------------------------------------------------------------------------------------------- what happens
 
@@ -268,6 +224,14 @@ class Worker:
             known = kind.known(float(operator.get("lease", kind.policy.lease)))
             (child if kind.runs == "child" else here).extend(known)
         return Lanes(here, child)
+
+    def _on_stuck(self, held: Held) -> None:
+        log.critical("job %s does not stop after its timeout; the worker drains and ends", held.job.id)
+        self._stuck.add(held)
+        self._stopping.set()
+
+    def _on_room(self) -> None:
+        self._claimer.room()
 
     def _on_swept(self, queue: str, swept: list[ask.Swept]) -> None:
         self._claimer.wake()

@@ -1,0 +1,5 @@
+"""``python -m tenure`` is the command ``tenure``."""
+
+from tenure.cli import main
+
+main()
