@@ -127,7 +127,7 @@ class Job(NamedTuple):
 
     @property
     def lost(self) -> bool:
-        """The worker no longer holds the job, or somebody asked to cancel it: stop, the result will be dropped."""
+        """The worker no longer holds the job or is ending, or somebody asked to cancel it: stop, the result is dropped."""
         if self.stop is None or not self.stop.asked:
             return False
         self.stop.heard = True

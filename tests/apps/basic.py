@@ -1,8 +1,9 @@
-"""Handlers that take their time, on the event loop or in a thread, and say so; leases are as short as they can be."""
+"""Handlers that take their time, on the event loop, in a thread or in a child, and say so."""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import time
 
@@ -11,11 +12,10 @@ from tests.apps.ledger import note, opened
 
 app = Tenure()
 
-LEASE = "1s"
 QUICK = Backoff("50ms", "100ms")
 
 
-@app.job(lease=LEASE, backoff=QUICK)
+@app.job(lease="2s", backoff=QUICK)
 async def hold(job: Job) -> None:
     """Held for ever the first time; later it ends at once."""
     note("started", job)
@@ -24,7 +24,7 @@ async def hold(job: Job) -> None:
     note("ended", job)
 
 
-@app.job(lease=LEASE, backoff=QUICK, queue="plug")
+@app.job(queue="plug")
 async def plug(job: Job, name: str) -> None:
     """Takes a slot until its gate is open."""
     note("started", job)
@@ -62,6 +62,15 @@ async def spin(job: Job, seconds: float) -> None:
     note("ended", job)
 
 
+@app.job(lease="1s", backoff=QUICK)
+async def seize(job: Job, seconds: float) -> None:
+    """Keeps the interpreter to itself, in one call, the first time."""
+    note("started", job)
+    if job.claims == 1:
+        ctypes.PyDLL(None).usleep(int(1_000_000 * seconds))
+    note("ended", job)
+
+
 @app.job(lease="2s", backoff=QUICK)
 def thread_nap(job: Job, seconds: float) -> None:
     """Sleeps in a thread; stops early when it is told."""
@@ -88,7 +97,7 @@ def hold_in_child(job: Job) -> None:
     time.sleep(3600)
 
 
-@app.job(lease=LEASE, cpu=True)
+@app.job(cpu=True)
 def warm() -> int:
     """Brings a child process to life."""
     time.sleep(0.2)

@@ -10,6 +10,7 @@ from threading import Barrier
 import psycopg
 import pytest
 
+from tenure import Tenure
 from tenure.job import Accepted, State
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
@@ -272,15 +273,22 @@ def test_batches_of_the_same_keys_in_any_order_do_not_deadlock(sessions: Session
 
 
 def test_ten_thousand_jobs_are_one_round_trip_with_an_answer_each(store: PostgresStore) -> None:
-    offer(store, new({"n": 1}, key="held"))
-    jobs = [new({"n": n}, key=f"k{n}" if n % 2 else None) for n in range(9_996)]
-    jobs += [new({"n": 1}, key="held"), new({"n": 2}, key="held"), new({"n": 3}, key="k3"), new({"x": "y" * 20_000})]
     with tapped(store.dsn) as wire:
-        wire.store.run(ops.LookUpKey(QUEUE, "held"))  # connected
-        wire.statements.clear()
-        answers = offer(wire.store, *jobs)
+        app = Tenure(wire.store.dsn, payload_limit=10_000)
+
+        @app.job(queue=QUEUE)
+        def work(x: int | str) -> None:
+            raise NotImplementedError
+
+        with app:
+            held = work.enqueue_sync(1, key="held")
+            requests = [work.request(n, key=f"k{n}" if n % 2 else None) for n in range(9_996)]
+            requests += [work.request(1, key="held"), work.request(2, key="held")]
+            requests += [work.request(3, key="k3"), work.request("y" * 20_000)]
+            wire.statements.clear()
+            tickets = work.enqueue_many_sync(requests)
         assert len(wire.statements) == 1
-    assert Counter(answer.answer for answer in answers) == {"new": 9_996, "same": 2, "conflict": 1, "too_large": 1}
-    assert [answer.answer for answer in answers[-4:]] == ["same", "conflict", "same", "too_large"]
-    assert [answer.id for answer in answers[:9_996]] == [job.id for job in jobs[:9_996]]
-    assert answers[-2].id == jobs[3].id
+    assert [ticket.answer for ticket in tickets] == [*["new"] * 9_996, "same", "conflict", "same", "too_large"]
+    assert [ticket.id for ticket in tickets[:9_996]] == [request.job.id for request in requests[:9_996]]
+    assert [ticket.id for ticket in tickets[-4:-1]] == [held.id, held.id, tickets[3].id]
+    assert sum(len(claim(store, limit=5000)) for _ in range(3)) == 9_997

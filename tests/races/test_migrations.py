@@ -121,7 +121,10 @@ def test_a_migrator_waits_for_one_that_dies_and_takes_over(fresh: PostgresStore)
 
 
 def _waiters(watch: psycopg.Connection) -> int:
-    row = watch.execute("select count(*) from pg_locks where locktype = 'advisory' and not granted").fetchone()
+    row = watch.execute(
+        "select count(*) from pg_locks join pg_database d on d.oid = database"
+        " where locktype = 'advisory' and not granted and d.datname = current_database()"
+    ).fetchone()
     return row[0] if row else 0
 
 

@@ -11,7 +11,7 @@ from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import State
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
-from tests.races.sessions import Sessions
+from tests.races.sessions import PATIENCE, Sessions
 from tests.races.wire import Wire, tapped
 from tests.store.steps import (
     ENDING,
@@ -62,6 +62,34 @@ def test_a_batch_is_repeated_as_a_whole(sessions: Sessions, wire: Wire, when: st
     cut.wait()
     assert {answer.answer for answer in offer(wire.store, *jobs)} == {"new" if when == "before" else "same"}
     assert len(claim(sessions.store)) == 100
+
+
+@around
+def test_without_a_key_the_same_id_is_the_same_job(sessions: Sessions, wire: Wire, when: str) -> None:
+    cut = wire.cut(when, "accept")
+    job = new({"x": 1})
+    with pytest.raises(OutcomeUnknown):
+        offer(wire.store, job)
+    cut.wait()
+    [again] = offer(wire.store, job)
+    assert (again.answer, again.id) == ("new" if when == "before" else "same", job.id)
+    assert [leased.id for leased in claim(sessions.store)] == [job.id]
+    [while_running] = offer(wire.store, job)
+    assert (while_running.answer, while_running.state) == ("same", State.RUNNING)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "kill"])
+def test_a_repeat_under_the_same_id_waits_for_the_first_that_is_still_committing(sessions: Sessions, end: str) -> None:
+    first, second = sessions.pair()
+    job = new({"x": 1})
+    first.begin()
+    assert offer(first, job)[0].answer == "new"
+    answer = second.start(lambda: offer(second, job))
+    sessions.await_blocked(second, by=first)
+    sessions.kill(first) if end == "kill" else first.end(end)
+    [again] = answer.result(PATIENCE)
+    assert (again.answer, again.id) == ("same" if end == "commit" else "new", job.id)
+    assert len(claim(sessions.store)) == 1
 
 
 @around

@@ -251,6 +251,11 @@ class Connection:
         """Whether it is the one on which a statement with these words was parsed last, or is prepared."""
         return self._wire.carries(words)
 
+    @property
+    def prepares(self) -> bool:
+        """Whether a statement was prepared on it under a name, which a pooler in transaction mode cannot bear."""
+        return self._wire.prepares
+
     def drop(self) -> None:
         """Close it on both sides."""
         self._on_loop(self.close())

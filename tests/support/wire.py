@@ -90,7 +90,12 @@ class Wire:
 
     def carries(self, words: bytes) -> bool:
         """Whether a statement with these words was the last one parsed on it, or one it has prepared."""
-        return any(words in text for text in self._statements.parsed)
+        return any(words in text for text in self._statements.parsed.values())
+
+    @property
+    def prepares(self) -> bool:
+        """Whether a statement was prepared under a name, so that it outlives its transaction."""
+        return any(self._statements.parsed)
 
     def from_client(self, data: bytes) -> bytes:
         """What the server is to get of what the client sent."""
@@ -187,9 +192,9 @@ class _Statements:
         self._portals: dict[bytes, bytes] = {}
 
     @property
-    def parsed(self) -> list[bytes]:
-        """Statements that can be bound now."""
-        return list(self._prepared.values())
+    def parsed(self) -> dict[bytes, bytes]:
+        """Statements that can be bound now, by their names; the one without a name, too."""
+        return dict(self._prepared)
 
     def executed(self, message: Message) -> bytes | None:
         """The statement that this message executes; None if it executes none."""

@@ -1,4 +1,4 @@
-"""Worker processes of a test's own, the ledger they write, and waiting for what they do.
+"""Worker processes of a test's own, and waiting for what they do.
 
 ``bench.start("tests.apps.basic:app")`` starts a worker; whatever it has started is gone when the test ends. Nothing here
 sleeps for a fixed time: a test waits for a line of the ledger, a gate, or a state of a job, with a generous deadline.
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -29,61 +26,9 @@ from tenure import Record, State, Tenure
 from tenure.faultpoints import Gate
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import LookUp
-from tenure.worker import Options
-
-T = TypeVar("T")
+from tests.worker.ledger import PATIENCE, Ledger, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
-_POLL = 0.01
-_START = """
-import json, sys
-from tenure.worker import Options, main
-told = json.load(sys.stdin)
-sys.exit(main(sys.argv[1], Options(**{**told, "queues": tuple(told["queues"])})))
-"""
-
-
-def until(holds: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
-    """Poll until something holds; answers it.
-
-    Raises:
-        TimeoutError: it did not within ``timeout`` seconds.
-    """
-    deadline = time.monotonic() + timeout
-    while not (found := holds()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {timeout:g} s: {what}")
-        time.sleep(_POLL)
-    return found
-
-
-class Line(NamedTuple):
-    """One event of the ledger; ``t`` is the machine's steady clock."""
-
-    id: str
-    attempt: int
-    claim: int
-    event: str
-    pid: int
-    t: float
-
-
-class Ledger:
-    """The file in which handlers note what they do."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def lines(self, event: str | None = None, id: UUID | None = None) -> list[Line]:
-        """What has been noted, in order; of one kind of event, of one job."""
-        written = self.path.read_text().splitlines() if self.path.exists() else []
-        lines = (Line(**json.loads(line)) for line in written)
-        return [line for line in lines if event in (None, line.event) and (id is None or line.id == str(id))]
-
-    def wait(self, event: str, id: UUID | None = None, count: int = 1) -> Line:
-        """Wait until an event was noted so many times; answers the last of them."""
-        return until(lambda: self.lines(event, id)[count - 1 : count], f"{count} x {event} in the ledger")[0]
 
 
 class Process:
@@ -178,9 +123,8 @@ class Bench:
             target: its ``module:app``.
             faults: what to arm in it and its children, see ``tenure.faultpoints``.
             dsn: another way to the database.
-            options: fields of ``Options``.
+            options: those of ``tenure worker``.
         """
-        told = json.dumps(asdict(Options(**options))).encode()
         log = self._directory / f"worker-{len(self._processes)}.log"
         environment = os.environ | {
             "TENURE_DSN": dsn or self.dsn,
@@ -190,17 +134,14 @@ class Bench:
         }
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-c", _START, target],
+                [sys.executable, "-m", "tenure", "worker", target, *_flags(options)],
                 cwd=ROOT,
                 env=environment,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-        if popen.stdin is not None:
-            popen.stdin.write(told)
-            popen.stdin.close()
         process = Process(popen, log)
         self._processes.append(process)
         return process
@@ -247,6 +188,13 @@ class Bench:
         self.store.close()
         for process in self._processes:
             sys.stdout.write(f"--- worker {process.pid}\n{process.log}\n")
+
+
+def _flags(options: dict[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
+        yield f"--{name}"
+        if value is not True:
+            yield f"{value}s" if name == "grace" else str(value)
 
 
 def _everybody() -> Iterator[int]:

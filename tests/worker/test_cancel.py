@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tenure import Job, Permanent, Record, State, Tenure, Ticket
-from tenure.store.protocol import Cancel
+from tenure.store.protocol import Cancel, LookUp
 from tests.apps import stubborn
 from tests.worker.here import QUICK, burst, finish, record
 from tests.worker.processes import Bench
@@ -109,6 +109,31 @@ def test_a_cancelled_job_that_fails_does_not_come_back(app: Tenure, error: Excep
 
     found = cancelled(app, fails.enqueue_sync(), running)
     assert (found.state, found.reason) == (State.CANCELLED, "asked")
+
+
+def test_what_was_claimed_ahead_is_never_started(app: Tenure) -> None:
+    running, started = threading.Event(), list[str]()
+
+    @app.job(lease="2s")
+    def work(name: str) -> None:
+        started.append(name)
+        if name == "first":
+            wait_for(State.RUNNING)
+            running.set()
+            wait_for(State.CANCELLED)
+
+    def wait_for(state: State) -> None:
+        while app.store.run(LookUp(None, [second.id]))[second.id].state is not state:
+            time.sleep(0.01)
+
+    first = work.enqueue_sync("first", priority=0)
+    second = work.enqueue_sync("second")
+    asking = cancel_when(running, app, second)
+    finish(app, first, second, concurrency=1, prefetch=1)
+    asking.join()
+
+    assert record(app, second.id).reason == "asked"
+    assert started == ["first"]
 
 
 def test_a_child_is_killed(bench: Bench) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from uuid import uuid4
 
 from tenure import State
+from tenure.store.protocol import Cancel, Claim, Known, Sweep
 from tests.apps import childless, crowd, effects
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.crowd:app"
 
@@ -108,3 +111,35 @@ def test_a_child_that_cannot_start_spends_an_attempt_and_says_why(bench: Bench) 
     assert "did not start" in json.loads(dead.history or "")[0]["message"]
     assert "FileExistsError" in worker.log
     assert worker.alive
+
+
+def test_a_job_that_is_cancelled_while_its_child_is_being_born_is_not_run(bench: Bench) -> None:
+    """The child is kept for the next one."""
+    bench.use(childless.late)
+    cancelled = childless.work.enqueue_sync()
+    bench.start("tests.apps.childless:late", children=1)
+    child = bench.ledger.wait("being born").pid
+    bench.store.run(Cancel(cancelled.queue, [cancelled.id]))
+    first_seen = bench.await_state(cancelled.id, State.RUNNING).lease_until
+    until(lambda: (record := bench.record(cancelled.id)) and record.lease_until != first_seen, "a heartbeat")
+    bench.gate("born").open()
+    bench.await_state(cancelled.id, State.CANCELLED)
+
+    following = childless.work.enqueue_sync()
+    bench.await_state(following.id)
+    assert [(line.id, line.pid) for line in bench.ledger.lines("ran")] == [(str(following.id), child)]
+
+
+def test_suspects_and_cpu_kinds_do_not_keep_each_other_waiting(bench: Bench) -> None:
+    bench.use(crowd.app)
+    suspect = crowd.loop_nap.enqueue_sync(0.0)
+    claim = Claim("default", [Known("loop_nap", 1, 0.01)], 1, uuid4(), uuid4())
+    assert [job.id for job in bench.store.run(claim)] == [suspect.id]
+    until(lambda: bench.store.run(Sweep("default")), "the end of its lease")
+    crowd.where.enqueue_many_sync([{}] * 100)
+    bench.start(APP, children=1)
+
+    until(lambda: bench.count("jobs") == 0, "all jobs done")
+    [*_, last] = order = [kind for (kind,) in bench.ask("select kind from tenure.archive order by ended_at")]
+    assert len(order) == 101
+    assert last == "where"

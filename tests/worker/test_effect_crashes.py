@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tenure import State
 from tests.apps import effects
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.effects:app"
 POINTS = [

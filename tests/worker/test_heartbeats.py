@@ -6,7 +6,8 @@ import pytest
 
 from tenure import State
 from tests.apps import basic
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.basic:app"
 LONG = 4.5  # seconds; the leases of these kinds are 2

@@ -6,10 +6,12 @@ import statistics
 from collections.abc import Callable
 
 from tenure import State
-from tests.apps import basic
+from tests.apps import basic, mixed
+from tests.worker.ledger import until
 from tests.worker.processes import Bench
 
 APP = "tests.apps.basic:app"
+MIXED = "tests.apps.mixed:app"
 KILLS = 20
 
 
@@ -27,6 +29,7 @@ def rescuer(bench: Bench, children: int = 2) -> None:
 def test_twenty_kills(bench: Bench, record_property: Callable[[str, object], None]) -> None:
     rescuer(bench)
     victims = [bench.start(APP, concurrency=1, prefetch=0) for _ in range(KILLS)]
+    until(lambda: bench.count("workers") == KILLS + 1, "all victims at work")
     tickets = basic.hold.enqueue_many_sync([{}] * KILLS)
     started = {bench.ledger.wait("started", ticket.id).pid: ticket.id for ticket in tickets}
     assert set(started) == {victim.pid for victim in victims}
@@ -67,3 +70,25 @@ def test_killed_between_claim_and_handler(bench: Bench) -> None:
     done = bench.await_state(innocent.id)
     assert (done.attempts, done.claims) == (2, 2)
     assert not bench.ledger.lines("ended", only_once.id)
+
+
+def test_killed_at_every_other_point(bench: Bench) -> None:
+    """One victim for each; what they leave behind ends as it should."""
+    bench.use(mixed.app)
+    faults = [f"{point}=kill" for point in ("heartbeat.before", "settle.before", "settle.after")]
+    faults += ["retry.before=kill", "bury.before=kill", "sweep.before=kill@3"]
+    victims = {bench.start(MIXED, faults=fault, concurrency=4): fault for fault in faults}
+    until(lambda: bench.count("workers") == len(victims), "all victims at work")
+    good = mixed.good.enqueue_many_sync([{}] * 60)
+    flaky = mixed.flaky.enqueue_many_sync([{}] * 60)
+    bad = mixed.bad.enqueue_many_sync([{}] * 60)
+    for victim, fault in victims.items():
+        assert victim.ended() < 0, fault
+
+    bench.start(MIXED, children=2)
+    until(lambda: bench.count("jobs") == 0, "the end of all jobs")
+    ended = {ticket.id: bench.record(ticket.id) for ticket in [*good, *flaky, *bad]}
+    assert all(ended.values())
+    assert {record.state for ticket in [*good, *flaky] if (record := ended[ticket.id])} == {State.DONE}
+    assert {record.reason for ticket in bad if (record := ended[ticket.id])} == {"permanent"}
+    assert all(record.attempts <= record.max_attempts for record in ended.values() if record)

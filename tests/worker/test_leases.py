@@ -9,7 +9,8 @@ from tenure import State
 from tenure.store.protocol import RegisterKinds, SetKind
 from tests.apps import basic
 from tests.support.proxy import Connection, Proxy
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.basic:app"
 
@@ -22,10 +23,11 @@ def heartbeat_of(proxy: Proxy) -> Connection:
 
 
 def test_a_job_of_three_times_its_lease_is_never_redelivered(bench: Bench) -> None:
+    """Although a heartbeat fails, for a reason nobody thought of."""
     bench.use(basic.app)
     ticket = basic.nap.enqueue_sync(6.0)
     for _ in range(2):
-        bench.start(APP)
+        bench.start(APP, faults="heartbeat.before=raise@2")
     done = bench.await_state(ticket.id)
     assert (done.claims, done.history) == (1, None)
     assert [line.event for line in bench.ledger.lines(id=ticket.id)] == ["started", "ended"]
@@ -43,8 +45,8 @@ def test_a_stopped_worker_loses_its_job_once_after_one_lease(bench: Bench) -> No
     done = bench.await_state(ticket.id)
     assert done.claims == 2
     assert done.claimed_at is not None
-    lease, third = timedelta(seconds=1), timedelta(seconds=1 / 3)
-    assert stopped + lease - third - timedelta(seconds=0.2) <= done.claimed_at <= stopped + lease + timedelta(seconds=5)
+    lease = timedelta(seconds=2)
+    assert stopped < done.claimed_at <= stopped + lease + timedelta(seconds=5)
 
 
 def test_a_worker_whose_heartbeats_do_not_get_through_gives_up_before_its_lease_ends(bench: Bench) -> None:

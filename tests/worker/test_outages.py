@@ -11,7 +11,8 @@ import pytest
 from tenure import embedded
 from tenure.store.postgres import PostgresStore
 from tests.apps import load
-from tests.worker.processes import Bench, Process, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench, Process
 
 APP = "tests.apps.load:app"
 PLAIN = 300

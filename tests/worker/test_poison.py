@@ -6,7 +6,8 @@ import json
 
 from tenure import State
 from tests.apps import killers
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.killers:app"
 

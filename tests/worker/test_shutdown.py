@@ -10,7 +10,8 @@ import pytest
 from tenure import Record, State
 from tenure.worker import Exit
 from tests.apps import basic, stubborn
-from tests.worker.processes import Bench, Process, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench, Process
 
 BASIC = "tests.apps.basic:app"
 STUBBORN = "tests.apps.stubborn:app"

@@ -7,7 +7,8 @@ import signal
 
 from tenure.worker import Exit
 from tests.apps import crowd
-from tests.worker.processes import Bench, until
+from tests.worker.ledger import until
+from tests.worker.processes import Bench
 
 APP = "tests.apps.crowd:app"
 HOOK = "hook: start"

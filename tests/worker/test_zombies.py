@@ -61,6 +61,23 @@ def test_the_zombies_heartbeat_matches_nothing(bench: Bench) -> None:
     successor.kill()
 
 
+def test_a_call_that_keeps_the_interpreter_to_itself_makes_a_zombie(bench: Bench) -> None:
+    """Not even the heartbeats can beat; what it did afterwards is fenced off."""
+    bench.use(basic.app)
+    ticket = basic.seize.enqueue_sync(4.0)
+    zombie = bench.start(BASIC)
+    bench.ledger.wait("started", ticket.id)
+    successor = bench.start(BASIC)
+    done = bench.await_state(ticket.id)
+    assert (done.claims, done.worker) == (2, successor.name)
+
+    bench.ledger.wait("ended", ticket.id, count=2)
+    zombie.terminate()
+    assert zombie.ended() == Exit.OK
+    assert (zombie.counts["stale"], zombie.counts["settled"]) == (1, 0)
+    assert bench.record(ticket.id) == done
+
+
 def test_the_zombies_effect_is_rolled_back(bench: Bench) -> None:
     """It stopped inside its transaction; the server ends that, and the successor waits no longer than two leases."""
     bench.use(effects.app)

@@ -33,7 +33,7 @@ _PAUSE = 0.1  # seconds between two looks at what is due
 _BATCH = 1000
 _AGAIN = 0.5  # longest pause after a beat that did not get through, seconds
 _LOCKED = 0.25
-_ANSWER = 10.0  # longest wait for an answer, seconds
+_ANSWER = (0.5, 10.0)  # shortest and longest wait for an answer, seconds
 
 
 class Heartbeat(threading.Thread):
@@ -82,7 +82,7 @@ class Heartbeat(threading.Thread):
         sent = time.monotonic()
         leases = [Lease(held.job.id, held.token, held.job.lease) for held in batch]
         try:
-            answers = self._answered(Extend(queue, leases), min(_ANSWER, *(held.job.lease / 4 for held in batch)))
+            answers = self._answered(Extend(queue, leases), _patience(min(held.job.lease for held in batch)))
         except (TenureError, psycopg.Error) as error:
             log.warning("heartbeat for %d jobs did not get through: %s", len(batch), str(error).strip())
             _later(batch)
@@ -112,6 +112,12 @@ class Heartbeat(threading.Thread):
             self._tell(held, "cancel")
         elif answer == "lost" and not held.settling:
             self._tell(held, "lost")
+
+
+def _patience(lease: float) -> float:
+    """Seconds to wait for an answer: there must be time for another try."""
+    shortest, longest = _ANSWER
+    return min(longest, max(shortest, lease / 4))
 
 
 def _later(batch: Iterable[Held]) -> None:

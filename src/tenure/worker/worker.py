@@ -22,6 +22,7 @@ from tenure.errors import ConfigError, TenureError
 from tenure.faultpoints import point
 from tenure.store import protocol as ask
 from tenure.worker.attempt import Attempts
+from tenure.worker.burst import nothing_left
 from tenure.worker.children import Children
 from tenure.worker.claimer import Claimer, Lanes
 from tenure.worker.dead_letters import DeadLetters
@@ -37,7 +38,6 @@ from tenure.worker.watch import Watch
 log = logging.getLogger("tenure.worker")
 
 _LAST_MOMENTS = 5.0  # seconds a cancelled handler has to come to its end
-_BURST = 0.1
 _ONE_WISH = 0.5  # seconds in which being told twice to stop is being told once
 
 
@@ -245,19 +245,10 @@ class Worker:
             self._claimer.wake()
 
     async def _end_of_burst(self) -> None:
-        """Stop once nothing that could be claimed is due and no lease of our kinds is alive."""
-        while True:
-            await asyncio.sleep(_BURST)
-            if len(self._leases):
-                continue
-            try:
-                left = [await self._store.arun(ask.Waiting(queue, self._claimer.lanes.all)) for queue in self._queues]
-            except TenureError:
-                continue
-            if not sum(one.now for one in left):
-                self.counts["later"] = sum(one.later for one in left)
-                self.stop()
-                return
+        self.counts["later"] = await nothing_left(
+            self._store, self._queues, lambda: self._claimer.lanes.all, self._leases
+        )
+        self.stop()
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -5,7 +5,8 @@
 -- winner. Expired keys are locked and new ones inserted in order of the key, so two calls cannot wait for each other. An
 -- expired key is removed in the same statement: two that find it expired meet at its row, and the second finds the first
 -- one's new row. A key that another session committed after this statement began is not visible to it: answer 'unseen',
--- and the caller looks again.
+-- and the caller looks again. Keys are looked up one by one, laterally or by an array: a join would let the planner read
+-- all of them as long as it knows little of the table.
 with
 asked as materialized (
     select i.*, i.payload_text::jsonb as payload,
@@ -34,16 +35,17 @@ first as materialized (
 ),
 expired as materialized (
     select k.key
-    from tenure.keys k
-    join first f on f.key = k.key
+    from first f
     cross join policy p
-    where k.queue = %(queue)s and k.expires_at <= p.now
-    order by k.key
-    for update of k
+    cross join lateral (
+        select k.key from tenure.keys k
+        where k.queue = %(queue)s and k.key = f.key and k.expires_at <= p.now
+        for update
+    ) k
 ),
 lapsed as (
-    delete from tenure.keys k using expired e
-    where k.queue = %(queue)s and k.key = e.key
+    delete from tenure.keys k
+    where k.queue = %(queue)s and k.key = any(array(select e.key from expired e))
     returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
 ),
 forgotten as (
@@ -89,7 +91,10 @@ from asked a
 left join won w on w.key = a.key
 left join accepted c on c.id = a.id and a.key is null
 cross join policy p
-left join tenure.keys k on k.queue = %(queue)s and k.key = a.key and w.key is null
-    and (k.expires_at is null or k.expires_at > p.now)
+left join lateral (
+    select * from tenure.keys k
+    where k.queue = %(queue)s and k.key = a.key and w.key is null and (k.expires_at is null or k.expires_at > p.now)
+    limit 1
+) k on true
 left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s
 order by a.ord

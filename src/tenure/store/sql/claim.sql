@@ -4,7 +4,8 @@
 -- checked again in its new version. The limit stands in a materialised CTE, which runs once. Each priority is a scan of
 -- its own that starts at the oldest due row, so scheduled rows are never read; the loop over priorities is pulled row by
 -- row and locks no more than the limit. Rows are found by the statement's time, which can bound an index scan; the lease
--- starts when the row is in hand, by the clock that runs.
+-- starts when the row is in hand, by the clock that runs. What is due is found again through an array: of a join the
+-- planner would have to guess the size from a limit it does not know, and read the whole table.
 with
 known as materialized (
     select * from unnest(%(kind)s::text[], %(version)s::smallint[], %(lease)s::float8[]) as k(kind, version, lease)
@@ -31,6 +32,6 @@ due as materialized (
 )
 update tenure.jobs j
 set {leased}
-from due d, known k
-where j.queue = %(queue)s and j.id = d.id and k.kind = j.kind and k.version = j.version
+from known k
+where j.queue = %(queue)s and j.id = any(array(select d.id from due d)) and k.kind = j.kind and k.version = j.version
 returning {claimed}

@@ -21,6 +21,6 @@ due as materialized (
 )
 update tenure.jobs j
 set {leased}
-from due d, known k
-where j.queue = %(queue)s and j.id = d.id and k.kind = j.kind and k.version = j.version
+from known k
+where j.queue = %(queue)s and j.id = any(array(select d.id from due d)) and k.kind = j.kind and k.version = j.version
 returning {claimed}
