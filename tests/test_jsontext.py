@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import json
 import math
 import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -232,6 +235,45 @@ def test_dumps_refuses_a_value_that_contains_itself() -> None:
         jsontext.dumps(value)
 
 
+@dataclasses.dataclass
+class Holder:
+    """Holds anything."""
+
+    held: object
+
+
+async def asynchronous() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda numbers: (n for n in numbers), "a generator"),
+        (lambda numbers: numbers, "an iterator"),
+        (lambda numbers: map(str, numbers), "an iterator"),
+        (lambda _: asynchronous(), "a generator"),
+        (lambda numbers: {"n": numbers}, "an iterator"),
+        (lambda numbers: [1, numbers], "an iterator"),
+        (lambda numbers: {"deep": [{"n": (numbers,)}]}, "an iterator"),
+        (lambda numbers: [deque([numbers])], "an iterator"),
+        (lambda numbers: [Holder({"n": numbers})], "an iterator"),
+    ],
+    ids=range(9),
+)
+def test_dumps_refuses_an_iterator_and_reads_none_of_it(made: Callable[[Iterator[int]], object], words: str) -> None:
+    numbers = itertools.count()
+    with pytest.raises(InvalidPayload) as caught:
+        jsontext.dumps(made(numbers))
+    assert says(caught, f"{words}, which")
+    assert next(numbers) == 0
+
+
+def test_dumps_takes_a_value_that_is_held_twice() -> None:
+    twice = [1]
+    assert jsontext.dumps([twice, {"again": twice}, Holder(twice)]) == '[[1], {"again": [1]}, {"held": [1]}]'
+
+
 # -- what a finished attempt leaves behind ----------------------------------------------------------------------------
 
 
@@ -271,10 +313,25 @@ class Rude(BaseModel):
         raise RudeError
 
 
+class UnspeakableExit(SystemExit):
+    """Cannot be shown either."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class Leaving(BaseModel):
+    """Ends the process that writes it."""
+
+    @model_serializer
+    def leave(self) -> str:
+        raise UnspeakableExit
+
+
 @pytest.mark.parametrize(
     "result",
-    [object(), math.nan, "a\0", "\ud800", levels(100_000), {1: 1, "1": 2}, b"\xff", "x" * 1001, Rude()],
-    ids=["object", "nan", "nul", "surrogate", "deep", "names", "bytes", "large", "rude"],
+    [object(), math.nan, "a\0", "\ud800", levels(100_000), {1: 1, "1": 2}, b"\xff", "x" * 1001, Rude(), Leaving()],
+    ids=["object", "nan", "nul", "surrogate", "deep", "names", "bytes", "large", "rude", "leaving"],
 )
 def test_a_result_that_cannot_be_stored_leaves_a_note(result: object) -> None:
     text = jsontext.dumps_or_note(result, 1000)
@@ -282,6 +339,20 @@ def test_a_result_that_cannot_be_stored_leaves_a_note(result: object) -> None:
     note = jsontext.check(text)
     assert note["tenure"] == jsontext.NOTE
     assert note["why"]
+
+
+@pytest.mark.parametrize(
+    ("result", "why"),
+    [
+        ((n for n in itertools.count()), "a generator is not a result"),
+        (asynchronous(), "a generator is not a result"),
+        (itertools.count(), "an iterator is not a result"),
+        ({"numbers": itertools.count()}, "The value is or holds an iterator, which writing would use up."),
+    ],
+    ids=["generator", "async generator", "iterator", "nested"],
+)
+def test_an_endless_result_is_not_read(result: object, why: str) -> None:
+    assert jsontext.dumps_or_note(result, 1000) == json.dumps({"tenure": jsontext.NOTE, "why": why})
 
 
 def test_a_result_within_the_limit_is_stored_as_it_is() -> None:

@@ -250,9 +250,9 @@ class Tenure:
             self._store = store
         return applied
 
-    def new_store(self, size: int = 4) -> PostgresStore:
-        """Another store on the same queue, with connections of its own."""
-        return PostgresStore(self.dsn, self.schema, size=size, prepare=self.pooler is None)
+    def new_store(self, size: int = 4, patience: float | None = None) -> PostgresStore:
+        """Another store on the same queue, with connections of its own; ``patience`` as ``PostgresStore``."""
+        return PostgresStore(self.dsn, self.schema, size=size, prepare=self.pooler is None, patience=patience)
 
     def _opened(self) -> PostgresStore:
         store = self._connected()

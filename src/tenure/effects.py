@@ -12,20 +12,27 @@ three times, without spending an attempt.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, pq
+from psycopg.rows import tuple_row
 
-from tenure.errors import LeaseLost, Permanent
+from tenure.errors import OUTAGE, LeaseLost, Permanent
 from tenure.faultpoints import point
 from tenure.job import Job
 from tenure.store.connections import AsyncConnections
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Complete, Completion, Dedup
+from tenure.tx import EffectConnection, ours
+
+log = logging.getLogger("tenure.worker")
+
+_OUTAGE = (0.2, 5.0)  # seconds between two tries to connect, first and longest
 
 RERUNS = 3
 """How often an effect is run again in place after a serialization failure or deadlock."""
@@ -39,64 +46,6 @@ class AlreadyDoneError(BaseException):
 
 class CommitUnknownError(BaseException):
     """The connection died around the effect's commit; whether it happened, the job's place will tell."""
-
-
-class EffectCursor(AsyncCursor[Any]):
-    """A cursor whose first statement begins the effect."""
-
-    async def execute(self, *args: Any, **kwargs: Any) -> Any:
-        await self._begun()
-        return await super().execute(*args, **kwargs)
-
-    async def executemany(self, *args: Any, **kwargs: Any) -> None:
-        await self._begun()
-        await super().executemany(*args, **kwargs)
-
-    async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        await self._begun()
-        async for row in super().stream(*args, **kwargs):
-            yield row
-
-    @asynccontextmanager
-    async def copy(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        await self._begun()
-        async with super().copy(*args, **kwargs) as copy:
-            yield copy
-
-    async def _begun(self) -> None:
-        if isinstance(self.connection, EffectConnection):
-            await self.connection.begun()
-
-
-class EffectConnection(AsyncConnection[Any]):
-    """What a handler gets as ``tx``: a connection whose transaction is the effect's, begun at the first use."""
-
-    begin: Callable[[], Awaitable[None]] | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.cursor_factory = EffectCursor
-
-    async def begun(self) -> None:
-        """Begin the effect if that is still to be done."""
-        if self.begin is not None:
-            begin, self.begin = self.begin, None
-            await begin()
-
-    @asynccontextmanager
-    async def transaction(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        """A savepoint inside the effect's transaction."""
-        await self.begun()
-        async with super().transaction(*args, **kwargs) as transaction:
-            yield transaction
-
-    async def commit(self) -> None:
-        """Refused: the effect commits together with the completion."""
-        raise psycopg.ProgrammingError("an effect cannot commit: Tenure does, together with the job's completion")
-
-    async def rollback(self) -> None:
-        """Refused: raise an error to undo the effect."""
-        raise psycopg.ProgrammingError("an effect cannot roll back: raise an error, or use tx.transaction()")
 
 
 class Effects:
@@ -138,9 +87,7 @@ class Effects:
         """
         for rerun in range(RERUNS + 1):
             try:
-                async with self._connections.take() as conn:
-                    if not isinstance(conn, EffectConnection):
-                        raise TypeError("an effect needs an EffectConnection")
+                async with self._connection() as conn:
                     return await self._once(conn, job, token, key_ttl, handler, stored, settling)
             except _AGAIN:
                 if rerun == RERUNS:
@@ -162,8 +109,7 @@ class Effects:
 
         async def begin() -> None:
             nonlocal done_before, xid
-            await conn.execute("begin")
-            await conn.execute(f"set local idle_in_transaction_session_timeout = {int(job.lease * 1000)}")
+            await conn.execute(f"begin; set local idle_in_transaction_session_timeout = {int(job.lease * 1000)}")
             point("effect.before_dedup")
             ttl = None if job.key is not None else key_ttl
             dedup = Dedup(job.key_queue or job.queue, job.idempotency_key, "", job.id, ttl)
@@ -173,28 +119,27 @@ class Effects:
             xid = await _transaction_id(conn)
             point("effect.after_dedup")
 
-        conn.begin = begin
+        conn.starts_with(begin)
         try:
-            result = await handler(conn)
-            if done_before:  # it swallowed what said so
-                raise AlreadyDoneError
-            await conn.begun()
-            if conn.info.transaction_status == pq.TransactionStatus.INERROR:
-                raise psycopg.errors.InFailedSqlTransaction(
-                    "a statement of the effect failed and the handler went on; put such a statement into tx.transaction()"
-                )
-            if conn.info.transaction_status != pq.TransactionStatus.INTRANS or await _transaction_id(conn) != xid:
-                raise Permanent("the handler ended the effect's transaction itself; what it committed stays")
-            text = stored(result)
-            settling(True)
-            await _undisturbed(self._commit(conn, job, token, text))
+            try:
+                result = await handler(conn)
+            finally:
+                untouched = conn.over()
+            with ours():
+                if done_before:  # it swallowed what said so
+                    raise AlreadyDoneError
+                if untouched:
+                    await begin()
+                await _require_open(conn, xid)
+                text = stored(result)
+                settling(True)
+                await _undisturbed(self._commit(conn, job, token, text))
             return text
         except BaseException:
-            await _rolled_back(conn)
+            with ours():
+                await _rolled_back(conn)
             settling(False)
             raise
-        finally:
-            conn.begin = None
 
     async def _commit(self, conn: AsyncConnection, job: Job, token: UUID, result: str | None) -> None:
         point("effect.before_complete")
@@ -210,13 +155,45 @@ class Effects:
             raise
         point("effect.after_commit")
 
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[EffectConnection]:
+        """A connection for one effect, clean afterwards. An outage is waited out under the lease: it spends no attempt."""
+        pause = _OUTAGE[0]
+        async with AsyncExitStack() as stack:
+            while True:
+                try:
+                    conn = await stack.enter_async_context(self._connections.take())
+                    break
+                except OUTAGE as error:
+                    log.warning("no connection for an effect, trying again: %s", error.what)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _OUTAGE[1])
+            if not isinstance(conn, EffectConnection):
+                raise TypeError("an effect needs an EffectConnection")
+            try:
+                yield conn
+            finally:
+                await _cleaned(conn)
+
     def close(self) -> None:
         """Close the idle connections."""
         self._connections.drop()
 
 
+async def _require_open(conn: AsyncConnection, xid: str | None) -> None:
+    """See that the transaction is the one that wrote the dedup row, and can commit."""
+    if conn.info.transaction_status == pq.TransactionStatus.INERROR:
+        raise psycopg.errors.InFailedSqlTransaction(
+            "a statement of the effect failed and the handler went on; put such a statement into tx.transaction()"
+        )
+    if conn.info.transaction_status != pq.TransactionStatus.INTRANS or await _transaction_id(conn) != xid:
+        raise Permanent("the handler ended the effect's transaction itself; what it committed stays")
+
+
 async def _transaction_id(conn: AsyncConnection) -> str:
-    row = await (await conn.execute("select pg_current_xact_id()::text")).fetchone()
+    async with AsyncCursor(conn, row_factory=tuple_row) as cursor:
+        await cursor.execute("select pg_current_xact_id()::text")
+        row = await cursor.fetchone()
     return str(row[0]) if row else ""
 
 
@@ -228,6 +205,17 @@ async def _rolled_back(conn: AsyncConnection) -> None:
         await AsyncConnection.rollback(conn)
     except psycopg.Error:
         await conn.close()
+
+
+async def _cleaned(conn: EffectConnection) -> None:
+    """Fit for the next effect, or closed."""
+    try:
+        if conn.info.transaction_status == pq.TransactionStatus.IDLE:
+            await conn.clean()
+            return
+    except psycopg.Error:
+        pass
+    await conn.close()
 
 
 async def _undisturbed(work: Awaitable[None]) -> None:

@@ -10,6 +10,7 @@
     │   └── Conflict             the idempotency key is held by a job with other content
     ├── OutcomeUnknown           the connection died around COMMIT: it may or may not have been stored
     ├── StoreUnavailable         the database cannot be reached or refuses to work now; worth trying again
+    │   └── StoreBusy            it gave a statement up: a lock or the time ran out; nothing of it was done
     ├── ServerUnsuitable         the server can never do: too old, a standby, wrong password
     ├── SchemaMismatch           the schema is missing, older or newer than this code
     ├── EngineError              the embedded PostgreSQL cannot be found, started or stopped
@@ -107,6 +108,10 @@ class OutcomeUnknown(TenureError):
 
 class StoreUnavailable(TenureError):
     """The database cannot be reached or refuses to work now; worth trying again."""
+
+
+class StoreBusy(StoreUnavailable):
+    """The database gave a statement up: a lock or the time ran out. Nothing of it was done."""
 
 
 class ServerUnsuitable(TenureError):

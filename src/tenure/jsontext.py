@@ -17,9 +17,12 @@ characters must not become 16 kB of zeros), 16,383 decimal places.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
@@ -42,6 +45,8 @@ MAX_DECIMALS: Final = 16383
 NOTE: Final = "result not stored"
 """What stands under ``tenure`` in the object that replaces a result, see :func:`dumps_or_note`."""
 
+_WITHOUT_MEMBERS = frozenset({str, int, float, bool, type(None)})
+_CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
 _CUT = "\n… cut …\n"
 _WHY_LIMIT = 500
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -62,15 +67,18 @@ def dumps(value: object) -> str:
 
     Takes what pydantic serialises: JSON types, dataclasses, models, dates, UUIDs, enums, sets, UTF-8 bytes; names
     that are not strings become strings. A float keeps its point (``1e16`` is written ``10000000000000000.0``), so
-    that it comes back as a float.
+    that it comes back as a float. Iterators are not taken: reading one would use it up, and it may have no end.
 
     Raises:
-        InvalidPayload: the value has no JSON form, holds NaN, an infinity, NUL or a lone surrogate, is nested deeper
-            than ``MAX_DEPTH``, or two names of one object become the same text.
+        InvalidPayload: the value has no JSON form, is or holds an iterator, holds NaN, an infinity, NUL or a lone
+            surrogate, is nested deeper than ``MAX_DEPTH``, or two names of one object become the same text.
     """
     try:
+        _refuse_iterators(value)
         plain = to_jsonable_python(value)
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+    except InvalidPayload:
+        raise
     except Exception as error:
         raise InvalidPayload(
             f"The value cannot be written as JSON: {_said(error)}.",
@@ -139,10 +147,12 @@ def dumps_or_note(value: object, limit: int) -> str | None:
     if value is None:
         return None
     try:
+        if iterator := _iterator(value):
+            return _note(f"{iterator} is not a result")
         text = dumps(value)
     except InvalidPayload as error:
         return _note(error.what)
-    except Exception as error:
+    except BaseException as error:  # what writes itself may raise anything, SystemExit too
         return _note(_said(error))
     size = len(text.encode())
     return text if size <= limit else _note(f"The result has {size} bytes, more than the {limit} allowed.")
@@ -152,10 +162,10 @@ def _note(why: str) -> str:
     return json.dumps({"tenure": NOTE, "why": clean(why, _WHY_LIMIT)}, ensure_ascii=False)
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:
+    except BaseException:
         return type(error).__name__
 
 
@@ -199,6 +209,40 @@ def _float(digits: str) -> float:
 
 
 # -- the refusals -----------------------------------------------------------------------------------------------------
+
+
+def _refuse_iterators(value: object) -> None:
+    """Look into containers and dataclasses, each once; models say themselves how they are written."""
+    seen: set[int] = set()
+    found: list[object] = [value]
+    while found:
+        member = found.pop()
+        if type(member) in _WITHOUT_MEMBERS or id(member) in seen:
+            continue
+        if type(member) not in _CONTAINERS and (iterator := _iterator(member)):
+            raise InvalidPayload(
+                f"The value is or holds {iterator}, which writing would use up.", hint="Make a list of it: list(...)."
+            )
+        if members := _members(member):
+            seen.add(id(member))
+            found.extend(members)
+
+
+def _iterator(value: object) -> str | None:
+    """What a value is called that can be read only once; None if it is not such a one."""
+    if isinstance(value, Generator | AsyncGenerator):
+        return "a generator"
+    return "an iterator" if isinstance(value, Iterator | AsyncIterator) else None
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    return ()
 
 
 def _refuse_depth(text: str, value: object) -> None:

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from tenure import jsontext
 from tenure.arguments import Arguments
-from tenure.errors import ConfigError, InvalidArguments
+from tenure.errors import ConfigError, InvalidArguments, Refused
 from tenure.job import Accepted, NewJob, Record, State
 from tenure.names import checked_name
-from tenure.offer import new_job, refusal
+from tenure.offer import headers_text, new_job, refusal
 from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known, LookUp
 
@@ -83,6 +83,9 @@ class Kind:
         effect: the handler writes through ``tx``; dedup key, effect and completion commit together.
         cpu: run it in a child process.
         on_dead_letter: called with the job's ``Record`` when it is given up.
+
+    Raises:
+        ConfigError: a contradiction, or a handler that cannot be one.
     """
 
     def __init__(
@@ -107,6 +110,11 @@ class Kind:
         self.version = _checked_version(version)
         self.aliases = tuple(checked_name("kind", alias) for alias in aliases)
         self.effect = effect
+        if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+            raise ConfigError(
+                f"{name} is a generator function: calling it would run none of it.",
+                hint="Write a handler without yield.",
+            )
         self.arguments = Arguments(handler, effect=effect)
         self.on_dead_letter = on_dead_letter
         self.is_async = inspect.iscoroutinefunction(handler)
@@ -155,15 +163,16 @@ class Kind:
             args, arguments: the handler's arguments.
             key: idempotency key: the same key and content give the same job, other content a ``Conflict``.
             delay: how long to wait before it may run (seconds, timedelta, ``"5m"``).
-            at: or the moment; in the past means now.
-            expires: after so long, or at this moment, running it is pointless: it ends cancelled.
+            at: or the moment, from the year 2000 to 3650 days from now; in the past means now.
+            expires: after so long, or at this moment (in the same range), running it is pointless: it ends cancelled.
             priority: 0 (highest) to 9.
             queue: another queue than the kind's own.
-            headers: trace context and free metadata, JSON.
+            headers: trace context and free metadata, JSON, at most 16 KiB of text.
 
         Raises:
             InvalidArguments: they do not fit the signature.
             InvalidPayload: they cannot be kept as JSON.
+            PayloadTooLarge: more headers than the limit.
             Refused, ConfigError: an option that cannot be.
         """
         payload = jsontext.dumps(self._named(args, arguments))
@@ -175,7 +184,7 @@ class Kind:
             at=at,
             expires=expires,
             priority=priority,
-            headers=None if headers is None else jsontext.dumps(dict(headers)),
+            headers=None if headers is None else headers_text(headers),
         )
         return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
 
@@ -214,11 +223,12 @@ class Kind:
         the first is stored.
 
         Args:
-            requests: made by ``request``, or the arguments alone as mappings.
+            requests: made by this kind's ``request``, or the arguments alone as mappings.
             conn: as ``enqueue``.
 
         Raises:
-            As ``enqueue``, but not ``Conflict`` or ``PayloadTooLarge``.
+            Refused: a request is another kind's, or none.
+            As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload.
         """
         batch = self._checked(requests)
         store = await self.app.ready()
@@ -240,7 +250,26 @@ class Kind:
         return [self._ticket(request, answers[request.job.id]) for request in batch]
 
     def _checked(self, requests: Iterable[Request | Mapping[str, Any]]) -> list[Request]:
-        return [request if isinstance(request, Request) else self.request(**request) for request in requests]
+        given: object = requests  # whatever the annotation says
+        if isinstance(given, Request | Mapping | str) or not isinstance(given, Iterable):
+            raise Refused("What is to be enqueued is no list of requests.", hint="Write [KIND.request(...), ...].")
+        return [self._own(number, request) for number, request in enumerate(given, 1)]
+
+    def _own(self, number: int, request: object) -> Request:
+        """A request of this kind: its payload was checked against this handler's signature, not another's."""
+        if isinstance(request, Request):
+            if request.kind is not self:
+                raise Refused(
+                    f"Request {number} was made by {request.kind!r}, not by {self!r}.",
+                    hint="Enqueue each request with the kind that made it.",
+                )
+            return request
+        if not isinstance(request, Mapping) or not all(isinstance(name, str) for name in request):
+            raise Refused(
+                f"Request {number} is neither a request nor arguments by name.",
+                hint='Write KIND.request(...), or {"name": value, ...}.',
+            )
+        return self.request(**request)
 
     def _named(self, args: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """Positional arguments under their parameters' names; what does not fit is left to the check."""
@@ -281,6 +310,9 @@ class Kind:
 
 
 def _checked_version(version: int) -> int:
+    given: object = version  # whatever the annotation says
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ConfigError("The version of a kind is not a whole number.", hint="Use 1 to 1000.")
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version

@@ -18,8 +18,11 @@ def checked_name(what: str, name: str) -> str:
     """The name of a queue or kind, if it can be one.
 
     Raises:
-        ConfigError: it has other characters than letters, digits, ``_ . : -``, or more than 100 of them.
+        ConfigError: it has other characters than letters, digits, ``_ . : -``, or more than 100 of them, or is no text.
     """
+    given: object = name  # whatever the annotation says
+    if not isinstance(given, str):
+        raise ConfigError(f"The name of a {what} is of type {type(given).__name__}, not text.")
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:120]!r} cannot be the name of a {what}.",
@@ -32,8 +35,13 @@ def checked_key(key: str) -> str:
     """An idempotency key, if it can be one.
 
     Raises:
-        Refused: it is empty, longer than ``KEY_BYTES``, or holds what PostgreSQL text cannot.
+        Refused: it is no text, empty, longer than ``KEY_BYTES``, or holds what PostgreSQL text cannot.
     """
+    given: object = key  # whatever the annotation says
+    if not isinstance(given, str):
+        raise Refused(
+            f"The idempotency key is of type {type(given).__name__}, not text.", hint="Write key=str(...), or key=None."
+        )
     try:
         size = len(key.encode())
     except UnicodeEncodeError:

@@ -5,7 +5,9 @@ The same for a kind whose code is loaded and for one that is known from the data
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tenure import jsontext
 from tenure.errors import ConfigError, Conflict, InvalidPayload, PayloadTooLarge, Refused
@@ -16,6 +18,12 @@ from tenure.store.protocol import Accept
 
 LONGEST_WAIT = 3650 * DAY
 """Longest delay or time to expiry that is believed, seconds."""
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""Earliest moment that is believed: PostgreSQL keeps others that Python cannot read again."""
+
+HEADERS_BYTES = 16 * 1024
+"""Longest text of headers, bytes of UTF-8."""
 
 
 def new_job(
@@ -37,19 +45,18 @@ def new_job(
     Raises:
         Refused, ConfigError: an option that cannot be.
     """
-    if not 0 <= priority <= 9:
-        raise Refused(f"Priority {priority} is not one.", hint="Use 0 (highest) to 9.")
-    if at is not None and delay:
+    seconds = wait("delay", delay)
+    if at is not None and seconds:
         raise Refused("A job cannot have both a delay and a moment.", hint="Give delay or at.")
     later = expires if isinstance(expires, datetime) else None
     return NewJob(
         id=uuid7(),
         payload=payload,
-        priority=priority,
-        delay=wait("delay", delay),
-        at=_aware("at", at),
+        priority=_priority(priority),
+        delay=seconds,
+        at=None if at is None else _moment("at", at),
         expires_in=None if expires is None or isinstance(expires, datetime) else wait("expires", expires),
-        expires_at=_aware("expires", later),
+        expires_at=None if later is None else _moment("expires", later),
         key=None if key is None else checked_key(key),
         headers=None if headers is None else _headers(headers),
     )
@@ -61,7 +68,10 @@ def wait(name: str, value: Duration) -> float:
     Raises:
         ConfigError: it is no duration, or more than ``LONGEST_WAIT``.
     """
-    seconds = duration(value)
+    try:
+        seconds = duration(value)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error.what}", hint=error.hint) from None
     if seconds > LONGEST_WAIT:
         raise ConfigError(
             f"{name} is longer than {LONGEST_WAIT / DAY:g} days.", hint='Write "30s", "5m", "1h" or "7d".'
@@ -87,7 +97,25 @@ def refusal(op: Accept, job: NewJob, accepted: Accepted) -> Refused | None:
     return None
 
 
+def headers_text(headers: Mapping[str, Any]) -> str:
+    """The JSON text of headers; that it is within its limit is checked where the job is made.
+
+    Raises:
+        Refused: they are no mapping, or cannot be kept.
+    """
+    given: object = headers  # whatever the annotation says
+    if not isinstance(given, Mapping):
+        raise Refused(f"The headers are {_a(given)}, not a mapping.", hint='Write {"name": value, ...}.')
+    return jsontext.dumps(dict(given))
+
+
 def _headers(text: str) -> str:
+    size = len(text.encode(errors="surrogatepass"))
+    if size > HEADERS_BYTES:
+        raise PayloadTooLarge(
+            f"The headers have {size} bytes, more than the {HEADERS_BYTES} allowed.",
+            hint="Headers are for metadata; what the handler works on is an argument.",
+        )
     try:
         jsontext.check(text)
     except InvalidPayload as error:
@@ -95,7 +123,30 @@ def _headers(text: str) -> str:
     return text
 
 
-def _aware(name: str, moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise Refused(f"{name} {moment.isoformat()} has no time zone.", hint="Write 2030-01-31T12:00:00Z or ...+02:00.")
-    return moment
+def _priority(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise Refused(f"The priority is {_a(given)}, not a whole number.", hint="Use 0 (highest) to 9.")
+    if not 0 <= given <= 9:
+        shown = str(given) if abs(given) < 1000 else "…"  # Python does not write numbers of any length
+        raise Refused(f"Priority {shown} is not one.", hint="Use 0 (highest) to 9.")
+    return given
+
+
+def _moment(name: str, given: object) -> datetime:
+    if not isinstance(given, datetime):
+        raise Refused(
+            f"{name} is {_a(given)}, not a moment.", hint='Give a datetime with a time zone; for a wait write "5m".'
+        )
+    if given.utcoffset() is None:
+        raise Refused(f"{name} {given.isoformat()} has no time zone.", hint="Write 2030-01-31T12:00:00Z or ...+02:00.")
+    if given < EARLIEST or given - datetime.now(UTC) > timedelta(seconds=LONGEST_WAIT):
+        raise Refused(
+            f"{name} {given.isoformat()} is out of range.",
+            hint=f"Use a moment from {EARLIEST:%Y-%m-%d} UTC to {LONGEST_WAIT / DAY:g} days from now.",
+        )
+    return given
+
+
+def _a(value: object) -> str:
+    """What somebody gave instead, by its type: values may be secrets."""
+    return "None" if value is None else f"of type {type(value).__name__}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from tenure import Backoff, Job, Tenure
+from tenure import Job, Tenure
 from tests.apps.ledger import gate, note
 
 app = Tenure()
@@ -27,7 +27,7 @@ def fail() -> None:
     in_first_process()
 
 
-@app.job(cpu=True, max_attempts=2, backoff=Backoff("10ms", "20ms"))
+@app.job(cpu=True, max_attempts=2)
 def never() -> None:
     """Is never run."""
 

@@ -69,12 +69,13 @@ def test_the_text_of_the_arguments_is_stored_as_it_is(cli: Cli, dsn: str) -> Non
 
 
 def test_options_are_stored(cli: Cli, dsn: str) -> None:
-    options = ["--key", "k", "--at", "2100-01-01T12:00:00+02:00", "--priority", 0, "--queue", "other"]
-    id = enqueue(cli, "work", *options, "--expires", "2100-01-02T00:00:00Z", "--headers", '{"trace": 1.0}').json["id"]
+    day = datetime.now(UTC).date() + timedelta(days=100)
+    options = ["--key", "k", "--at", f"{day}T12:00:00+02:00", "--priority", 0, "--queue", "other"]
+    id = enqueue(cli, "work", *options, "--expires", f"{day}T23:00:00Z", "--headers", '{"trace": 1.0}').json["id"]
     stored = row(dsn, id)
     assert (stored["key"], stored["priority"], stored["queue"], stored["headers"]) == ("k", 0, "other", {"trace": 1.0})
-    assert datetime.fromisoformat(str(stored["available_at"])) == datetime(2100, 1, 1, 10, tzinfo=UTC)
-    assert datetime.fromisoformat(str(stored["expires_at"])) == datetime(2100, 1, 2, tzinfo=UTC)
+    assert datetime.fromisoformat(str(stored["available_at"])) == datetime(day.year, day.month, day.day, 10, tzinfo=UTC)
+    assert datetime.fromisoformat(str(stored["expires_at"])) == datetime(day.year, day.month, day.day, 23, tzinfo=UTC)
 
 
 def test_delay_and_expiry_count_from_now(cli: Cli, dsn: str) -> None:
@@ -222,6 +223,11 @@ def test_options_that_cannot_be_are_usage(cli: Cli, options: list[str]) -> None:
         ["--key", "k" * 501],
         ["--headers", "[]"],
         ["--headers", '{"a": NaN}'],
+        ["--headers", f'{{"a": "{"x" * 16384}"}}'],
+        ["--at", "1999-12-31T23:59:59Z"],
+        ["--at", "9999-12-31T23:59:59-14:00"],
+        ["--expires", "0001-01-01T00:00:00+14:00"],
+        ["--expires", "9999-12-31T23:59:59-14:00"],
     ],
 )
 def test_options_that_do_not_do_are_refused(cli: Cli, options: list[str]) -> None:

@@ -100,6 +100,52 @@ def test_a_claim_in_progress_is_no_lock_that_a_heartbeat_of_others_meets(session
     assert heartbeat(beating, held) == ["extended"]
 
 
+# ------------------------------------------------------------------------------------------ nor does housekeeping
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_a_sweep_passes_over_what_a_settlement_holds(sessions: Sessions, end: str) -> None:
+    settler = sessions.open()
+    for lease in (0.3, 2.0, 20.0):
+        leased = take_for(sessions, lease)
+        settler.begin()
+        if complete(settler, leased) == "settled":
+            break
+        settler.rollback()
+    sessions.until(lambda: remaining(sessions, leased) < 0)
+    others = sweep(sessions.store)
+    assert leased.id not in others
+    settler.end(end)
+    assert sweep(sessions.store) == ({} if end == "commit" else {leased.id: "pending"})
+    assert look(sessions.store, leased.id).state is (State.DONE if end == "commit" else State.PENDING)
+
+
+def test_two_sweeps_share_the_work(sessions: Sessions) -> None:
+    accept(sessions.store, 4)
+    leased = claim(sessions.store)
+    sessions.shift(31)
+    one, two = sessions.pair()
+    one.begin()
+    first = sweep(one, limit=3)
+    second = sweep(two, limit=3)
+    assert (len(first), len(second)) == (3, 1)
+    assert sorted([*first, *second]) == sorted(one.id for one in leased)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_what_expires_while_somebody_cancels_it_ends_once(sessions: Sessions, end: str) -> None:
+    [id] = accept(sessions.store, expires_in=1.0)
+    sessions.shift(2)
+    canceller, expirer = sessions.pair()
+    canceller.begin()
+    assert canceller.run(ops.Cancel(QUEUE, [id])) == {id: "cancelled"}
+    assert expirer.run(ops.Expire(QUEUE)) == []
+    canceller.end(end)
+    assert expirer.run(ops.Expire(QUEUE)) == ([] if end == "commit" else [id])
+    record = look(sessions.store, id)
+    assert (record.state, record.reason) == (State.CANCELLED, "asked" if end == "commit" else "expired")
+
+
 # --------------------------------------------------------------------------- settlements wait, then judge what is there
 
 

@@ -16,6 +16,7 @@ from tests.store.steps import (
     complete,
     dead,
     figures,
+    look,
     retry,
     set_queue,
     shift,
@@ -123,6 +124,17 @@ def test_workers_count_for_the_queues_they_serve_until_they_leave(store: Store) 
     store.run(ops.ForgetWorker(gone))
     store.run(ops.ForgetWorker(uuid4()))
     assert figures(store).workers == 1
+
+
+def test_a_worker_that_has_left_is_still_named_after_upkeep(store: Store) -> None:
+    worker = uuid4()
+    store.run(ops.SeeWorker(worker, "host-1", [QUEUE], 4))
+    accept(store)
+    [done] = claim(store, worker=worker)
+    complete(store, done)
+    store.run(ops.ForgetWorker(worker))
+    store.run(ops.Upkeep())
+    assert look(store, done.id).worker == "host-1"
 
 
 def test_a_worker_that_is_seen_again_may_serve_other_queues(store: Store) -> None:

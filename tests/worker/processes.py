@@ -116,13 +116,16 @@ class Bench:
         """A gate for fault points and handlers."""
         return Gate(self._directory / name)
 
-    def start(self, target: str, *, faults: str = "", dsn: str | None = None, **options: Any) -> Process:
+    def start(
+        self, target: str, *, faults: str = "", dsn: str | None = None, cwd: Path = ROOT, **options: Any
+    ) -> Process:
         """Start a worker, or a supervisor with several.
 
         Args:
             target: its ``module:app``.
             faults: what to arm in it and its children, see ``tenure.faultpoints``.
             dsn: another way to the database.
+            cwd: where it runs.
             options: those of ``tenure worker``.
         """
         log = self._directory / f"worker-{len(self._processes)}.log"
@@ -135,7 +138,7 @@ class Bench:
         with log.open("wb") as output:
             popen = subprocess.Popen(
                 [sys.executable, "-m", "tenure", "worker", target, *_flags(options)],
-                cwd=ROOT,
+                cwd=cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

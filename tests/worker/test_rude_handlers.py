@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -18,6 +19,16 @@ class Unspeakable(Exception):
         raise RuntimeError("cannot be told")
 
 
+class UnspeakableExit(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class UnspeakableInterrupt(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
 class Lowest(BaseException):
     pass
 
@@ -30,6 +41,8 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "ExceptionGroup": lambda: ExceptionGroup("two", [ValueError("one"), OSError("another")]),
     "BaseExceptionGroup": lambda: BaseExceptionGroup("low", [KeyboardInterrupt()]),
     "Unspeakable": Unspeakable,
+    "UnspeakableExit": UnspeakableExit,
+    "UnspeakableInterrupt": UnspeakableInterrupt,
     "CancelledError": asyncio.CancelledError,
 }
 
@@ -113,6 +126,7 @@ RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
     "huge": (lambda: "x" * 1_000_000, "1000002 bytes"),
     "nul": (lambda: {"text": "\x00"}, "NUL"),
     "surrogate": (lambda: "\ud800", "surrogate"),
+    "endless": (lambda: (n for n in itertools.count()), "a generator is not a result"),
 }
 
 

@@ -8,8 +8,11 @@ closed it) is dropped before use, so a restart costs nobody an error afterwards.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import re
 import select
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -23,6 +26,12 @@ from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, Tenur
 
 OLDEST_SERVER = 150000
 """PostgreSQL 15, as ``server_version_num``."""
+
+STATEMENT = 10.0
+"""Longest a statement may take on a connection with limited patience, seconds."""
+
+DEADLINE = 15.0
+"""Longest we wait for an answer there; then the connection counts as dead, whatever TCP says."""
 
 _DEFAULTS: dict[str, str | int] = {
     "application_name": "tenure",
@@ -60,8 +69,12 @@ def redacted(dsn: str) -> str:
     return " ".join(f"{key}={parts[key]}" for key in shown if parts.get(key)) or "(libpq defaults)"
 
 
-def connect(dsn: str, **kwargs: Any) -> Connection:
+def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connection:
     """Open a connection in autocommit.
+
+    Args:
+        patience: longest wait for a lock, seconds, and with it ``STATEMENT`` for a statement; None leaves both to the
+            server's settings.
 
     Raises:
         StoreUnavailable: nobody answers, or the server is starting, stopping or full.
@@ -72,14 +85,14 @@ def connect(dsn: str, **kwargs: Any) -> Connection:
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
     try:
-        _require_suitable(conn.info, conn.execute(_IN_RECOVERY).fetchone())
+        _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
     except BaseException:
         conn.close()
         raise
     return conn
 
 
-async def aconnect(dsn: str, **kwargs: Any) -> AsyncConnection:
+async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> AsyncConnection:
     """The same on an event loop."""
     factory = kwargs.pop("factory", AsyncConnection)
     try:
@@ -87,14 +100,22 @@ async def aconnect(dsn: str, **kwargs: Any) -> AsyncConnection:
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
     try:
-        _require_suitable(conn.info, await (await conn.execute(_IN_RECOVERY)).fetchone())
+        _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
     except BaseException:
         await conn.close()
         raise
     return conn
 
 
-_IN_RECOVERY = "select pg_is_in_recovery()"
+def _settled(patience: float | None) -> str:
+    """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
+    asked = "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false)"
+    if patience is None:
+        return asked
+    return (
+        f"{asked}, set_config('lock_timeout', '{int(patience * 1000)}', false),"
+        f" set_config('statement_timeout', '{int(STATEMENT * 1000)}', false)"
+    )
 
 
 def _require_suitable(info: psycopg.ConnectionInfo, recovery: tuple[Any, ...] | None) -> None:
@@ -143,17 +164,22 @@ class Connections:
         dsn: libpq connection string.
         size: how many at the most; a taker waits for one.
         prepare: False keeps no prepared statements (a pooler in transaction mode).
+        patience: as ``connect``.
     """
 
-    def __init__(self, dsn: str, size: int, *, prepare: bool = True) -> None:
+    def __init__(self, dsn: str, size: int, *, prepare: bool = True, patience: float | None = None) -> None:
         self._dsn = dsn
-        self._options: dict[str, Any] = {} if prepare else {"prepare_threshold": None}
-        self._slots = threading.BoundedSemaphore(size)
+        self._size = size
+        self._options: dict[str, Any] = {"patience": patience} if prepare else {"prepare_threshold": None}
         self._idle: list[Connection] = []
+        self._pid = 0
 
     @contextmanager
     def take(self) -> Iterator[Connection]:
         """A connection for the length of the block; kept afterwards if it is fit for use."""
+        if self._pid != os.getpid():
+            self._pid, self._idle = os.getpid(), _orphaned(self._idle)
+            self._slots = threading.BoundedSemaphore(self._size)
         with self._slots:
             conn = self._fresh() or connect(self._dsn, **self._options)
             try:
@@ -186,16 +212,22 @@ class AsyncConnections:
     """
 
     def __init__(
-        self, dsn: str, size: int, *, prepare: bool = True, factory: type[AsyncConnection] = AsyncConnection
+        self,
+        dsn: str,
+        size: int,
+        *,
+        prepare: bool = True,
+        patience: float | None = None,
+        factory: type[AsyncConnection] = AsyncConnection,
     ) -> None:
         self._dsn = dsn
         self._options: dict[str, Any] = {"factory": factory}
-        if not prepare:
-            self._options["prepare_threshold"] = None
+        self._options |= {"patience": patience} if prepare else {"prepare_threshold": None}
         self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[AsyncConnection]:
@@ -214,6 +246,8 @@ class AsyncConnections:
     def _move_in(self) -> None:
         """Belong to the running loop; what an earlier one left cannot be used on this one."""
         loop = asyncio.get_running_loop()
+        if self._pid != os.getpid():
+            self._pid, self._idle, self._loop = os.getpid(), _orphaned(self._idle), None
         if loop is not self._loop:
             self._loop, self._slots = loop, asyncio.BoundedSemaphore(self._size)
             self.drop()
@@ -231,6 +265,21 @@ class AsyncConnections:
         while self._idle:
             conn = self._idle.pop()  # held until it is closed: what is collected while open is a ResourceWarning
             conn.pgconn.finish()
+
+
+_inherited: list[Any] = []
+
+
+def _orphaned(idle: list[Any]) -> list[Any]:
+    """After a fork the connections are our parent's: kept where nobody uses or closes them. Answers no connections."""
+    _inherited.extend(idle)
+    return []
+
+
+def cut(conn: Connection | AsyncConnection) -> None:
+    """Shut the socket under a connection, from wherever: whoever waits for its answer gets an error at once."""
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def _fit(conn: Connection | AsyncConnection) -> bool:

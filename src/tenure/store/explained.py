@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg import OperationalError, errors
 
-from tenure.errors import ServerUnsuitable, StoreUnavailable, TenureError
+from tenure.errors import ServerUnsuitable, StoreBusy, StoreUnavailable, TenureError
 
 
 def explained(error: Exception) -> TenureError | None:
@@ -16,6 +16,8 @@ def explained(error: Exception) -> TenureError | None:
         return ServerUnsuitable(
             f"The role of this DSN may not do that: {said}.", hint="Use one that may, or ask the owner for the right."
         )
+    if isinstance(error, errors.LockNotAvailable | errors.QueryCanceled | errors.DeadlockDetected):
+        return StoreBusy(f"The database gave it up: {said}.", kept="Nothing of it was done.")
     if isinstance(error, OperationalError):
         return StoreUnavailable(f"The database refused or went away: {said}.", kept="What had committed is kept.")
     return None

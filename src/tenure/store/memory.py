@@ -228,8 +228,9 @@ class MemoryStore:
     @_do.register
     def _retry(self, op: ops.Retry) -> dict[UUID, ops.Settlement]:
         def retry(row: Row, item: ops.Failed) -> None:
-            row.deaths, row.suspect = (row.deaths + 1, True) if item.death else (0, False)
-            row.expiries = 0
+            row.suspect = item.death or (item.keeps and row.suspect)
+            row.deaths = row.deaths + 1 if item.death else row.deaths if item.keeps else 0
+            row.expiries = row.expiries if item.keeps else 0
             self._return(row, item.delay)
 
         return self._settle(op.queue, op.items, retry, guard=lambda row: row.attempts < row.max_attempts)
@@ -521,7 +522,7 @@ class MemoryStore:
     @_do.register
     def _forget_worker(self, op: ops.ForgetWorker) -> None:
         if op.id in self._workers:  # kept, so that history can name it
-            self._workers[op.id] = self._workers[op.id][0], datetime.min.replace(tzinfo=UTC)
+            self._workers[op.id] = self._workers[op.id][0], self._at - PRESENCE
 
     def _record(self, row: Row) -> Record:
         return row.record(self._worker_name(row))

@@ -19,11 +19,12 @@ from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection, Connection
+from psycopg.rows import tuple_row
 
 from tenure.errors import InvalidPayload, OutcomeUnknown
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
-from tenure.store.connections import AsyncConnections, Connections, connect
+from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
 from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_missing
 from tenure.store.statements import schema_name, statement
@@ -42,16 +43,27 @@ class PostgresStore:
         schema: where the tables live.
         size: connections kept for ``arun``, and as many for ``run``.
         prepare: False behind a pooler in transaction mode.
+        patience: longest wait for a lock, seconds; then ``StoreBusy``. A statement then has ``STATEMENT`` seconds, too, and
+            an answer to ``arun`` ``DEADLINE``. None waits as long as the server does.
 
     Raises:
         ConfigError: the schema's name is not one.
     """
 
-    def __init__(self, dsn: str, schema: str = "tenure", *, size: int = 4, prepare: bool = True) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        schema: str = "tenure",
+        *,
+        size: int = 4,
+        prepare: bool = True,
+        patience: float | None = None,
+    ) -> None:
         self.dsn = dsn
         self.schema = schema_name(schema)
-        self._sync = Connections(dsn, size, prepare=prepare)
-        self._async = AsyncConnections(dsn, size, prepare=prepare)
+        self._patience = patience
+        self._sync = Connections(dsn, size, prepare=prepare, patience=patience)
+        self._async = AsyncConnections(dsn, size, prepare=prepare, patience=patience)
 
     def check(self) -> None:
         """See that the server and the schema will do.
@@ -105,7 +117,7 @@ class PostgresStore:
             if conn is not None:
                 return await self._aon(op, conn)
             async with self._async.take() as own:
-                return await self._aon(op, own)
+                return await self._in_time(op, own)
         except psycopg.Error as error:
             told = self._told(error, op, foreign=conn is not None)
             if told is error:
@@ -119,8 +131,9 @@ class PostgresStore:
         return answer
 
     def _once(self, op: p.Op[T], conn: Connection) -> T:
-        cursor = conn.execute(self._sql(op), _params(op))
-        return _read(op, cursor.fetchall() if cursor.description else [])
+        with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:  # whatever the caller's connection prefers
+            cursor.execute(self._sql(op), _params(op))
+            return _read(op, [] if isinstance(op, _SILENT) else cursor.fetchall())
 
     async def _aon(self, op: p.Op[T], conn: AsyncConnection) -> T:
         answer = await self._aonce(op, conn)
@@ -128,9 +141,20 @@ class PostgresStore:
             _fill(answer, await self._aonce(rest, conn))
         return answer
 
+    async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
+        """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
+        if self._patience is None:
+            return await self._aon(op, own)
+        timer = asyncio.get_running_loop().call_later(DEADLINE, cut, own)
+        try:
+            return await self._aon(op, own)
+        finally:
+            timer.cancel()
+
     async def _aonce(self, op: p.Op[T], conn: AsyncConnection) -> T:
-        cursor = await conn.execute(self._sql(op), _params(op))
-        return _read(op, await cursor.fetchall() if cursor.description else [])
+        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
+            await cursor.execute(self._sql(op), _params(op))
+            return _read(op, [] if isinstance(op, _SILENT) else await cursor.fetchall())
 
     def _sql(self, op: p.Op[Any]) -> str:
         return statement(_file(type(op).__name__), self.schema)
@@ -160,6 +184,9 @@ class PostgresStore:
         self._sync.close()
         self._async.drop()
 
+
+_SILENT = (p.SeeWorker, p.ForgetWorker)
+"""What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
 
 _REPEAT = "Enqueue again with the same idempotency keys: that never stores a second job."
 _LOOK = "Look for the jobs before you enqueue them again; with an idempotency key repeating is always safe."

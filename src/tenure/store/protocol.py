@@ -197,6 +197,7 @@ class Failed(NamedTuple):
         delay: seconds until it is available again.
         failure: JSON text for the history; attempt and times are added by the store.
         death: its child died: it becomes a suspect and its streak of deaths grows.
+        keeps: it was stopped and did not end by itself: suspicion and its streaks stay.
     """
 
     id: UUID
@@ -204,6 +205,7 @@ class Failed(NamedTuple):
     delay: float
     failure: str
     death: bool = False
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@
        ▼           ▼             ▼
     leases ◀── heartbeat      settler              leases: what this process holds; heartbeat: a thread of its own
 
-``worker`` puts them together and takes them apart; ``supervisor`` runs several.
+``worker`` puts them together and takes them apart, ``watch`` stops what can no longer be kept, ``housekeeping`` sweeps;
+``supervisor`` runs several.
 """
 
 from tenure.worker.main import main

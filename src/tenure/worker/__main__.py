@@ -1,4 +1,7 @@
-"""A worker process under a supervisor: ``python -m tenure.worker SUPERVISOR_PID``, its options on standard input."""
+"""A worker process under a supervisor: ``python -m tenure.worker SUPERVISOR_PID``, its options on standard input.
+
+Standard input is a socket: what keeps the worker from working at all goes back on it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ import sys
 import threading
 import time
 
-from tenure.errors import TenureError
+from tenure.errors import ConfigError, TenureError
 from tenure.worker.main import main
 from tenure.worker.options import Options
+from tenure.worker.supervisor import refuse
 
 _LOOK = 0.5  # seconds between two looks at the supervisor
 
@@ -28,6 +32,8 @@ def _run() -> int:
     threading.Thread(target=_follow, args=(int(sys.argv[1]),), name="tenure-supervisor", daemon=True).start()
     try:
         return main(target, Options(**{**told, "queues": tuple(told["queues"])}))
+    except ConfigError as error:
+        return refuse(error)
     except TenureError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -7,6 +7,7 @@ kernel's signal (Linux) or when it sees that it has another parent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import logging
 import os
@@ -30,28 +31,30 @@ from tenure.worker.hooks import run_hooks
 
 _PR_SET_PDEATHSIG = 1
 _LOOK = 0.5  # seconds between two looks at who our parent is
+_WISHES = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(target: str, descriptor: int) -> int:
     """Serve jobs from a socket until it closes."""
     parent = os.getppid()
     _die_with(parent)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _WISHES:
         signal.signal(number, _leave_to_the_worker)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s[child] %(message)s", level=logging.INFO)
-    try:
-        app = load(target)
-    except TenureError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
     with socket.socket(fileno=descriptor) as ours:
+        _keep_from_forks(ours)
+        try:
+            app = load(target)
+        except TenureError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
         asyncio.run(_serve(app, ours))
     return 0
 
 
 async def _serve(app: Tenure, ours: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
-    hello = wire.message(await reader.readline())
+    hello = await _received(reader)
     if hello is None:
         return
     app.point_at(hello["dsn"], hello["schema"])
@@ -60,7 +63,7 @@ async def _serve(app: Tenure, ours: socket.socket) -> None:
         attempts = Attempts(app, effects, threads)
         await run_hooks(app.start_hooks)
         writer.write(wire.line("ready"))
-        while received := wire.message(await reader.readline()):
+        while received := await _received(reader):
             await _one(app, attempts, received, writer)
         await run_hooks(app.stop_hooks)
     effects.close()
@@ -77,11 +80,33 @@ async def _one(app: Tenure, attempts: Attempts, received: dict[str, Any], writer
 
     outcome = await attempts.run(kind, job, UUID(received["token"]), settling)
     writer.write(wire.line("outcome", outcome=wire.outcome_out(outcome)))
-    await writer.drain()
+    with contextlib.suppress(ConnectionError):  # nobody is there to hear it: the next look at the socket says so too
+        await writer.drain()
+
+
+async def _received(reader: asyncio.StreamReader) -> wire.Message | None:
+    """The next message; None when the worker has hung up, or is gone."""
+    try:
+        return wire.message(await reader.readline())
+    except ConnectionError:
+        return None
 
 
 def _leave_to_the_worker(_number: int, _frame: FrameType | None) -> None:
     """A terminal's Ctrl-C and a service manager's SIGTERM reach every process; the worker decides what becomes of us."""
+
+
+def _keep_from_forks(ours: socket.socket) -> None:
+    """What a handler starts is no child of a worker: it does not hold the socket, and signals end it."""
+    ours.set_inheritable(False)
+
+    def forked() -> None:
+        os.close(ours.detach())
+        for number in _WISHES:
+            if signal.getsignal(number) is _leave_to_the_worker:
+                signal.signal(number, signal.SIG_DFL)
+
+    os.register_at_fork(after_in_child=forked)
 
 
 def _die_with(parent: int) -> None:

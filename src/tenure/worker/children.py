@@ -2,7 +2,8 @@
 
 A child runs one job at a time and is kept warm for the next. It gets the job and its token; the lease stays with the
 worker, which beats for it and settles everything but an effect's own commit. A child that dies takes one job along, and its
-death is known at once: the socket closes.
+death is known at once: the process itself is watched, because whatever a handler has forked may keep the socket open. A
+child leads a process group of its own, and what is left of the group goes when the child does.
 """
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 
 from tenure.errors import ConfigError
-from tenure.policy import Verdict
 from tenure.worker import wire
 from tenure.worker.leases import Held
-from tenure.worker.outcome import Outcome, died, failed
+from tenure.worker.outcome import Outcome, died
 
 log = logging.getLogger("tenure.worker")
 
 _START = 60.0  # seconds a child may take to import the app and run its start hooks
+_END = 10.0  # seconds it may take to run its stop hooks
+_PAUSE = 1.0  # seconds until another one is tried after one that did not start
+_LAST_WORDS = 0.1  # seconds in which what a dead child has said is still heard
 
 
 class Children:
@@ -44,7 +49,7 @@ class Children:
         self._busy: dict[Held, _Child] = {}
 
     async def run(self, held: Held, settling: Callable[[bool], None], begin: Callable[[], None]) -> Outcome:
-        """Run a job in a child; ``died`` when that took the child along.
+        """Run a job in a child; ``died`` when that took the child along, ``unstarted`` when there is no child to be had.
 
         Args:
             settling: called when the child is about to settle by itself, and when it did not come to that.
@@ -52,8 +57,10 @@ class Children:
         """
         try:
             child = self._warm_one() or await self._born()
-        except ConfigError as error:  # not the job's doing
-            return failed(error, Verdict("transient"))
+        except (ConfigError, OSError, RuntimeError) as error:  # not the job's doing; no process or thread to be had
+            log.error("job %s is given back: %s", held.job.id, error)
+            await asyncio.sleep(_PAUSE)
+            return Outcome("unstarted")
         if held.cancel is not None:  # it was told to stop while the child was being born
             self._warm.append(child)
             return Outcome("released")
@@ -103,22 +110,29 @@ class _Child:
         self._process = process
         self._reader = reader
         self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._code: asyncio.Future[int] = self._loop.create_future()
+        threading.Thread(target=self._await_end, name="tenure-child", daemon=True).start()
 
     @classmethod
     async def start(cls, target: str, hello: bytes) -> _Child:
         ours, theirs = socket.socketpair()
         with theirs:
+            reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
+            writer.write(hello)
             command = [sys.executable, "-m", "tenure.worker.child", target, str(theirs.fileno())]
-            process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own module; spawning takes a millisecond
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
-        reader, writer = await asyncio.open_connection(sock=ours, limit=wire.LONGEST_LINE)
-        writer.write(hello)
-        return cls(process, reader, writer)
+            try:
+                process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own module; spawning takes a millisecond
+                    command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
+                )
+                return cls(process, reader, writer)
+            except BaseException:
+                writer.close()  # a child that is there after all sees it, and goes
+                raise
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.returncode is None and not self._reader.at_eof()
 
     async def ready(self) -> bool:
         try:
@@ -145,8 +159,28 @@ class _Child:
             return None
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        if self._process.returncode is None:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _await_end(self) -> None:
+        """In a thread: wait for the end of the process, however many others hold its socket."""
+        if hasattr(os, "waitid"):
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)  # until then its number is nobody else's
+            self._kill_group()
+            code = self._process.wait()
+        else:
+            code = self._process.wait()
+            self._kill_group()
+        with contextlib.suppress(RuntimeError):  # the loop may have ended
+            self._loop.call_soon_threadsafe(self._ended, code)
+
+    def _ended(self, code: int) -> None:
+        self._code.set_result(code)
+        self._loop.call_later(_LAST_WORDS, self._writer.transport.abort)
 
     def hang_up(self) -> None:
         self._writer.close()
@@ -154,11 +188,17 @@ class _Child:
     async def buried(self) -> str:
         """Wait for its end; how it ended, in words."""
         self.hang_up()
-        try:
-            code = await asyncio.to_thread(self._process.wait, 10)
-        except subprocess.TimeoutExpired:
+        ended, _ = await asyncio.wait({self._code}, timeout=_END)
+        if not ended:
             self.kill()
-            code = await asyncio.to_thread(self._process.wait)
-        with contextlib.suppress(ConnectionError, BrokenPipeError):
+        code = await self._code
+        with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"was killed by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time one
+        return f"signal {number}"

@@ -32,6 +32,7 @@ log = logging.getLogger("tenure.worker")
 
 _FIRST_PAUSE = 0.002
 _SOON = 1.0  # seconds of work claimed ahead
+_PATIENCE = 2.0  # seconds after which what was claimed ahead is given back
 _OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, first and longest
 
 
@@ -84,6 +85,7 @@ class Claimer:
         self._woken = asyncio.Event()
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
+        self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
         self.lanes = Lanes([], [])
@@ -99,6 +101,7 @@ class Claimer:
 
     def room(self) -> None:
         """A slot became free: look now, if that is what was missing."""
+        self._held_up = False
         here = self._full and (self._runner.free > 0 or self._wanted_ahead() > 0)
         if here or (self._crowded and self._runner.free_children > 0):
             self._woken.set()
@@ -137,12 +140,20 @@ class Claimer:
     async def _round(self) -> bool:
         """Look into every queue once; whether anything was found."""
         await self._adopt()
+        self._let_go()
         found = False
         self._full = self._crowded = False
         for queue in random.sample(self._queues, len(self._queues)):
             found |= await self._here(queue)
             found |= await self._in_children(queue)
         return found
+
+    def _let_go(self) -> None:
+        """Give back what was claimed ahead and did not get its turn in time: it may be another worker's."""
+        waiting = self._runner.waiting
+        if self._prefetch is None and waiting and time.monotonic() - waiting[0].claimed > _PATIENCE:
+            self._held_up = True
+            self._runner.release_waiting()
 
     async def _here(self, queue: str) -> bool:
         free = self._runner.free
@@ -172,7 +183,7 @@ class Claimer:
     def _target(self) -> int:
         if self._prefetch is not None:
             return self._prefetch
-        if self._runner.seconds is None:
+        if self._runner.seconds is None or self._held_up:
             return 0
         soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
         return min(LONGEST_PREFETCH, int(self._runner.slots * soon / max(self._runner.seconds, 1e-4)))

@@ -6,10 +6,7 @@ beats for prefetched and for settling jobs too, and until the last job has settl
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +17,7 @@ import psycopg
 
 from tenure.errors import TenureError
 from tenure.faultpoints import point
+from tenure.store.connections import cut
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Extend, Extension
 from tenure.store.protocol import Held as Lease
@@ -93,13 +91,13 @@ class Heartbeat(threading.Thread):
     def _answered(self, op: Extend, within: float) -> dict[UUID, Extension]:
         """Ask, and cut a connection that does not answer in time: the next beat gets a new one."""
         with self._store.connection() as conn:
-            cut = threading.Timer(within, _cut, [conn])
-            cut.daemon = True
-            cut.start()
+            timer = threading.Timer(within, cut, [conn])
+            timer.daemon = True
+            timer.start()
             try:
                 return self._store.run(op, conn)
             finally:
-                cut.cancel()
+                timer.cancel()
 
     def _take(self, held: Held, answer: Extension, sent: float) -> None:
         if answer in ("extended", "cancel"):
@@ -124,9 +122,3 @@ def _later(batch: Iterable[Held]) -> None:
     now = time.monotonic()
     for held in batch:
         held.renew_at = now + min(_AGAIN, held.job.lease / 20)
-
-
-def _cut(conn: psycopg.Connection) -> None:
-    """Shut the socket under a connection; whoever waits for its answer gets an error at once."""
-    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)

@@ -25,6 +25,7 @@ PRESENCE = 15.0
 _PRUNE = 60.0
 _UPKEEP = 3600.0
 _SOONEST = 0.02
+_HELD = 0.25
 _LIMIT = 500
 _OUTAGE = (0.5, 15.0)  # seconds between two tries, first and longest
 
@@ -77,6 +78,8 @@ class Housekeeping:
         if len(swept) == _LIMIT or len(expired) == _LIMIT:
             return 0.0
         until = await self._store.arun(NextExpiry(queue))
+        if until is not None and until < 0 and not swept:
+            return _HELD  # somebody holds the row
         longest = self._shortest_lease()
         return max(_SOONEST, longest if until is None else min(until, longest)) + random.uniform(0, _SOONEST)  # noqa: S311
 

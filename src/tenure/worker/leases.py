@@ -31,6 +31,7 @@ class Held:
 
     __slots__ = (
         "cancel",
+        "claimed",
         "deadline",
         "job",
         "kind",
@@ -48,6 +49,7 @@ class Held:
         self.job = job._replace(stop=self.stop)
         self.kind = kind
         self.token = token
+        self.claimed = sent
         self.started: float | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None

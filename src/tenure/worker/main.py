@@ -14,6 +14,8 @@ from tenure.worker.options import Exit, Options
 from tenure.worker.supervisor import supervise
 from tenure.worker.worker import Worker
 
+log = logging.getLogger("tenure.worker")
+
 _WISHES = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -36,10 +38,22 @@ def run_here(target: str, options: Options) -> Exit:
     app = load(target)
     app.point_at(options.dsn, options.schema)
     try:
-        with asyncio.Runner(loop_factory=_loop) as runner:
-            return runner.run(_run(Worker(app, target, options)))
+        with asyncio.Runner() as runner:
+            return _to_its_end(runner.get_loop(), Worker(app, target, options))
     finally:
         app.close()
+
+
+def _to_its_end(loop: asyncio.AbstractEventLoop, worker: Worker) -> Exit:
+    """Run a worker; a handler's task of its own that raises what stops a loop does not stop ours."""
+    task = loop.create_task(_run(worker))
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if task.done():
+                raise
+            log.error("a task of a handler raised %s; the worker goes on", type(error).__name__)
 
 
 async def _run(worker: Worker) -> Exit:
@@ -57,10 +71,6 @@ async def _run(worker: Worker) -> Exit:
         sys.stderr.flush()
         os._exit(code)
     return code
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    return asyncio.new_event_loop()
 
 
 def _check(options: Options) -> None:

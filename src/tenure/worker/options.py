@@ -11,6 +11,9 @@ POLL = 0.2
 
 LONGEST_PREFETCH = 1000
 
+LOCK_PATIENCE = 1.0
+"""Longest wait of a worker for a row or table that somebody holds, seconds; then it does something else meanwhile."""
+
 
 class Exit(IntEnum):
     """How a worker process ended.

@@ -25,7 +25,7 @@ TRACEBACK_BYTES = 8_000
 
 Uniform = Callable[[float, float], float]
 
-End = Literal["done", "duplicate", "committed", "failed", "died", "released", "lost", "unknown"]
+End = Literal["done", "duplicate", "committed", "failed", "died", "released", "unstarted", "lost", "unknown"]
 
 
 class Outcome(NamedTuple):
@@ -34,16 +34,18 @@ class Outcome(NamedTuple):
     Args:
         end: ``done``; ``duplicate``: its effect was there already; ``committed``: the effect and its completion are;
             ``failed``: see verdict; ``died``: its child process did; ``released``: it has stopped without an end of its
-            own; ``lost``: the lease is; ``unknown``: the connection died around the effect's commit.
+            own; ``unstarted``: no child could be started for it; ``lost``: the lease is; ``unknown``: the connection died around the effect's commit.
         result: JSON text of what the handler returned.
         verdict: which failure it was.
         failure: what goes into the history.
+        own: it came to an end by itself; else the worker stopped it, which clears no suspicion.
     """
 
     end: End
     result: str | None = None
     verdict: Verdict | None = None
     failure: dict[str, Any] | None = None
+    own: bool = True
 
 
 def failed(error: BaseException, verdict: Verdict) -> Outcome:
@@ -60,17 +62,17 @@ def timed_out(seconds: float) -> Outcome:
     """The outcome of an attempt that took too long."""
     message = f"the attempt took longer than its timeout of {seconds:g} s"
     failure = {"class": "transient", "type": "TimeoutError", "message": message}
-    return Outcome("failed", verdict=Verdict("transient"), failure=failure)
+    return Outcome("failed", verdict=Verdict("transient"), failure=failure, own=False)
 
 
 def _told(error: BaseException, kind: str) -> dict[str, Any]:
     try:
         message = str(error)
-    except Exception:
+    except BaseException:  # SystemExit, too
         message = "(its message cannot be shown)"
     try:
         trace = "".join(traceback.format_exception(error))
-    except Exception:
+    except BaseException:
         trace = "(its traceback cannot be shown)"
     return {
         "class": kind,
@@ -95,18 +97,20 @@ def settlement(job: Job, token: UUID, outcome: Outcome, policy: Policy, uniform:
     match outcome.end:
         case "done" | "duplicate":
             return ask.Complete, ask.Completion(job.id, token, outcome.result)
-        case "released":
+        case "released" | "unstarted":
             return ask.Release, ask.Unrun(job.id, token)
         case "failed" | "died":
             failure = json.dumps({**(outcome.failure or {}), "worker": worker}, ensure_ascii=False)
             if outcome.end == "died":
                 return _after_death(job, token, failure, policy, uniform)
-            return _after_failure(job, token, outcome.verdict or Verdict("transient"), failure, policy, uniform)
+            return _after_failure(job, token, outcome, failure, policy, uniform)
         case _:
             return None
 
 
-def _after_failure(job: Job, token: UUID, verdict: Verdict, failure: str, policy: Policy, uniform: Uniform) -> Asked:
+def _after_failure(job: Job, token: UUID, outcome: Outcome, failure: str, policy: Policy, uniform: Uniform) -> Asked:
+    verdict = outcome.verdict or Verdict("transient")
+
     def bury(reason: DeadReason) -> Asked:
         return ask.Bury, ask.Given(job.id, token, reason, failure)
 
@@ -116,7 +120,7 @@ def _after_failure(job: Job, token: UUID, verdict: Verdict, failure: str, policy
         if job.attempt >= job.max_attempts:
             return bury("exhausted")
         wait = delay(job.attempt, policy.backoff, uniform) if verdict.after is None else verdict.after
-        return ask.Retry, ask.Failed(job.id, token, wait, failure)
+        return ask.Retry, ask.Failed(job.id, token, wait, failure, keeps=not outcome.own)
     if job.deferrals >= policy.max_deferrals:
         return bury("deferred_too_often")
     if verdict.kind == "snoozed":

@@ -141,6 +141,16 @@ class Runner:
     def _settle(self, held: Held, outcome: Outcome) -> None:
         outcome = _judged(held, outcome)
         self._counts[outcome.end] += 1
+        if outcome.failure is not None:
+            job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
+            log.warning(
+                "job %s of kind %s failed in attempt %d of %d: %s",
+                job.id,
+                job.kind,
+                job.attempt,
+                job.max_attempts,
+                what,
+            )
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
         if asked is not None:
             self._settler.put(held, asked)
@@ -196,10 +206,15 @@ def in_child(held: Held) -> bool:
     return held.job.suspect or held.kind.runs == "child"
 
 
+_BY_ITSELF = failed(asyncio.CancelledError("the handler cancelled its own task"), Verdict("transient"))
+
+
 def _judged(held: Held, outcome: Outcome) -> Outcome:
     """What an attempt counts as that we told to stop: if it ended for that reason, its own end says nothing."""
-    if held.cancel is None or outcome.end in ("committed", "duplicate"):
+    if outcome.end in ("committed", "duplicate"):
         return outcome
+    if held.cancel is None:
+        return _BY_ITSELF if outcome.end == "released" else outcome
     if held.cancel == "lost":
         return Outcome("lost")
     if held.cancel == "timeout":

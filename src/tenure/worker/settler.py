@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from tenure.errors import OUTAGE
+from tenure.errors import OUTAGE, StoreBusy
 from tenure.faultpoints import point
 from tenure.store import protocol as ask
 from tenure.store.postgres import PostgresStore
@@ -28,6 +28,7 @@ log = logging.getLogger("tenure.worker")
 LINGER = 0.002  # seconds a small flush waits for company
 SMALL = 50
 LARGEST = 1000
+_BUSY = 0.5  # seconds until a settlement is sent again whose row somebody held
 _PAUSE = (0.1, 2.0)  # seconds between two tries, first and longest
 
 Item = tuple[Held, Any]
@@ -51,6 +52,7 @@ class Settler:
         self._on_settled = on_settled
         self._pending: dict[tuple[str, type[ask.Op[Any]]], list[Item]] = {}
         self._size = 0
+        self._later = 0  # settlements that come again in a moment
         self._filled = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -75,7 +77,7 @@ class Settler:
             for (queue, op), items in pending.items():
                 for start in range(0, len(items), LARGEST):
                     await self._flush(queue, op, items[start : start + LARGEST])
-            if not self._pending:
+            if not self._pending and not self._later:
                 self._empty.set()
 
     async def drained(self) -> None:
@@ -86,6 +88,9 @@ class Settler:
         _passing(op)
         try:
             answers = await self._sent(queue, op, items)
+        except StoreBusy as error:
+            await self._apart(queue, op, items, error)
+            return
         except (psycopg.Error, ValueError) as error:
             if len(items) > 1:
                 for item in items:
@@ -94,10 +99,12 @@ class Settler:
             answers = await self._instead(queue, op, items[0], error)
         point("settle.after")
         for held, _ in items:
-            answer = answers.get(held.job.id, "unknown")
-            self._counts["stale" if answer == "lost" else answer] += 1
-            self._leases.drop(held)
-            self._on_settled(held, op, answer)
+            self._answered(op, held, answers.get(held.job.id, "unknown"))
+
+    def _answered(self, op: type[ask.Op[Any]], held: Held, answer: str) -> None:
+        self._counts["stale" if answer == "lost" else answer] += 1
+        self._leases.drop(held)
+        self._on_settled(held, op, answer)
 
     async def _sent(self, queue: str, op: type[ask.Op[Any]], items: list[Item]) -> dict[Any, str]:
         """The answers; the batch is sent until it gets through or no lease of it can be alive."""
@@ -107,6 +114,8 @@ class Settler:
             try:
                 answers = await self._store.arun(op(queue, [item for _, item in items]))  # type: ignore[call-arg]
                 return await self._recognised(queue, items, answers) if resent else answers
+            except StoreBusy:
+                raise
             except OUTAGE as error:
                 resent = True
                 if all(time.monotonic() > held.deadline for held, _ in items):
@@ -116,6 +125,26 @@ class Settler:
                     return {}
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _PAUSE[1])
+
+    async def _apart(self, queue: str, op: type[ask.Op[Any]], items: list[Item], error: StoreBusy) -> None:
+        """A flush that was given up, for a row that somebody holds or for its size: by halves, so that what holds one
+        settlement up is not in the way of the others; a single one comes again a little later."""
+        if len(items) > 1:
+            middle = len(items) // 2
+            await self._flush(queue, op, items[:middle])
+            await self._flush(queue, op, items[middle:])
+            return
+        held, item = items[0]
+        log.warning("settlement of job %s has to wait: %s", held.job.id, error.what)
+        if time.monotonic() > held.deadline:
+            self._answered(op, held, "unknown")
+            return
+        self._later += 1
+        asyncio.get_running_loop().call_later(_BUSY, self._again, held, (op, item))
+
+    def _again(self, held: Held, asked: Asked) -> None:
+        self._later -= 1
+        self.put(held, asked)
 
     async def _recognised(self, queue: str, items: list[Item], answers: dict[Any, str]) -> dict[Any, str]:
         """After a repeat: a lease that is gone was settled by the first try, or nobody can say."""

@@ -30,7 +30,7 @@ from tenure.worker.heartbeat import Heartbeat
 from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
-from tenure.worker.options import Exit, Options
+from tenure.worker.options import LOCK_PATIENCE, Exit, Options
 from tenure.worker.runner import Runner
 from tenure.worker.settler import Settler
 from tenure.worker.watch import Watch
@@ -77,7 +77,7 @@ class Worker:
         """Work until told to stop, or, with ``burst``, until nothing is left to do."""
         self._loop = asyncio.get_running_loop()
         await self._app.ready()
-        self._store = self._app.new_store(size=3)
+        self._store = self._app.new_store(size=3, patience=LOCK_PATIENCE)
         self._threads = ThreadPoolExecutor(self._options.concurrency, "tenure-handler")
         self._effects = Effects(self._store, prepare=self._app.pooler is None)
         self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
@@ -105,7 +105,9 @@ class Worker:
             prefetch=self._options.prefetch,
         )
         self._watch = Watch(self._leases, self._runner)
-        self._heartbeat = Heartbeat(self._leases, self._app.new_store(size=1), self._watch.told, self._watch.look)
+        self._heartbeat = Heartbeat(
+            self._leases, self._app.new_store(size=1, patience=LOCK_PATIENCE), self._watch.told, self._watch.look
+        )
         try:
             return await self._live()
         finally:

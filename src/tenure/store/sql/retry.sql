@@ -4,14 +4,15 @@
 -- worker dies the sweep does. The handler's own end clears suspicion; a child's death makes it.
 with
 given as materialized (
-    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(delay)s::float8[], %(failure)s::text[], %(death)s::bool[])
-        as g(id, token, delay, failure, death)
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(delay)s::float8[], %(failure)s::text[], %(death)s::bool[],
+                         %(keeps)s::bool[]) as g(id, token, delay, failure, death, keeps)
 ),
 {mine},
 back as (
     update tenure.jobs j
     set {pending}, available_at = clock_timestamp() + make_interval(secs => m.delay),
-        suspect = m.death, expiries = 0, deaths = case when m.death then j.deaths + 1 else 0 end,
+        suspect = m.death or (m.keeps and j.suspect), expiries = case when m.keeps then j.expiries else 0 end,
+        deaths = case when m.death then j.deaths + 1 when m.keeps then j.deaths else 0 end,
         history = {failed}
     from mine m
     where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.attempts < m.max_attempts

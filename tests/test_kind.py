@@ -1,0 +1,130 @@
+"""Kinds: which handlers can be one, and what their door refuses. The queue of these apps cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tenure import Tenure
+from tenure.errors import ConfigError, InvalidPayload, PayloadTooLarge, Refused
+from tenure.kind import Kind
+
+NOWHERE = "host=/nowhere dbname=none"
+
+
+@pytest.fixture
+def app() -> Tenure:
+    return Tenure(NOWHERE)
+
+
+@pytest.fixture
+def kind(app: Tenure) -> Kind:
+    @app.job()
+    def number(n: int) -> None: ...
+
+    return number
+
+
+@pytest.fixture
+def other(app: Tenure) -> Kind:
+    @app.job()
+    def text(s: str) -> None: ...
+
+    return text
+
+
+def many(kind: Kind, requests: Any, way: str) -> None:
+    if way == "sync":
+        kind.enqueue_many_sync(requests)
+    else:
+        asyncio.run(kind.enqueue_many(requests))
+
+
+def synchronous() -> Iterator[int]:
+    yield 1
+
+
+async def asynchronous() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("handler", [synchronous, asynchronous])
+@pytest.mark.parametrize("options", [{}, {"cpu": True}, {"effect": True}], ids=["plain", "cpu", "effect"])
+def test_a_generator_function_is_no_handler(
+    app: Tenure, handler: Callable[[], object], options: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="is a generator function"):
+        app.job(**options)(handler)
+    assert app.kinds == {}
+
+
+@pytest.mark.parametrize("version", [True, "1", 1.0, None, 0, 1001])
+def test_a_version_is_a_whole_number_in_its_range(app: Tenure, version: Any) -> None:
+    with pytest.raises(ConfigError, match="version"):
+        app.job(version=version)(test_a_version_is_a_whole_number_in_its_range)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_many_takes_no_request_of_another_kind(kind: Kind, other: Kind, way: str) -> None:
+    with pytest.raises(Refused, match="Request 2 was made by <Kind text v1 on default>, not by <Kind number"):
+        many(kind, [kind.request(1), other.request("x")], way)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_many_takes_no_request_of_a_namesake_in_another_app(kind: Kind, way: str) -> None:
+    @Tenure(NOWHERE).job()
+    def number(n: str) -> None: ...
+
+    with pytest.raises(Refused, match="Request 1 was made by"):
+        many(kind, [number.request("x")], way)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("requests", [[5], [None], ["n"], [[("n", 1)]], [{1: 2}]])
+def test_many_takes_requests_and_mappings(kind: Kind, requests: Any, way: str) -> None:
+    with pytest.raises(Refused, match="Request 1 is neither"):
+        many(kind, requests, way)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_many_takes_a_list(kind: Kind, way: str) -> None:
+    for requests in (kind.request(1), {"n": 1}, "n", 5, None):
+        with pytest.raises(Refused, match="no list of requests"):
+            many(kind, requests, way)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"key": 5}, Refused),
+        ({"priority": "5"}, Refused),
+        ({"priority": True}, Refused),
+        ({"delay": True}, ConfigError),
+        ({"at": "tomorrow"}, Refused),
+        ({"expires": [5]}, ConfigError),
+        ({"queue": 5}, ConfigError),
+        ({"queue": ""}, ConfigError),
+        ({"headers": [1]}, Refused),
+        ({"headers": {"a": itertools.count()}}, InvalidPayload),
+        ({"headers": {"a": "x" * 16384}}, PayloadTooLarge),
+    ],
+)
+def test_options_that_cannot_be_are_refused(kind: Kind, options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        kind.request(1, **options)
+    with pytest.raises(error):
+        kind.enqueue_many_sync([{"n": 1, **options}])
+
+
+def test_an_iterator_is_no_argument(app: Tenure) -> None:
+    @app.job()
+    def takes(numbers: list[int]) -> None: ...
+
+    numbers = iter([1, 2])
+    with pytest.raises(InvalidPayload, match="an iterator"):
+        takes.request(numbers)
+    assert list(numbers) == [1, 2]
