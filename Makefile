@@ -10,12 +10,12 @@ help: ## print this list
 .venv/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tenure needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "setting up .venv (once) ..."
+	@echo "setting up .venv (once, about a minute) ..."
 	@$(BIN)/pip install -q --upgrade "pip>=25.1"
 	@$(BIN)/pip install -q -e '.[embedded,reload]' --group dev
 	@touch $@
 
-demo: .venv/.ready ## watch real work go through the queue while a worker is killed (about a minute)
+demo: .venv/.ready ## watch real work go through the queue while a worker is killed (10 to 20 seconds)
 	@$(BIN)/tenure demo
 
 test: .venv/.ready ## run the tests (embedded PostgreSQL 18, and 15 where it is found)

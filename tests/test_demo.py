@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tenure.demo.catalogue import counted
 from tenure.demo.walk import modules, walked
+from tests.cli.terminal import lines_in_terminal
 
 
 def test_the_demonstration_ends_with_everything_there_once(base: Path, tmp_path: Path) -> None:
@@ -29,6 +30,17 @@ def test_the_demonstration_ends_with_everything_there_once(base: Path, tmp_path:
     assert told["redelivered"] >= 1
     assert told["seconds"] > 0
     assert {row["module"] for row in json.loads(export.read_text())} == set(modules())
+
+
+def test_in_a_terminal_notes_stand_above_the_bar(base: Path) -> None:
+    said = lines_in_terminal("demo", dsn=None, TENURE_HOME=str(base / "pg18"))
+    assert said[-1] == "Everything is there, once."
+    assert any("━" in line for line in said)
+    notes = ("starting the embedded", "modules of the", "two workers", "killed inside", "comparing the")
+    for note in notes:
+        assert len([line for line in said if note in line]) == 1
+    assert [line for line in said if "━" in line and any(note in line for note in notes)] == []
+    assert [line for line in said if "/?" in line or "0/0" in line] == []
 
 
 def test_the_independent_walk_sees_what_the_catalogue_misses() -> None:

@@ -22,6 +22,8 @@ from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import KindRow, RegisterKinds
 from tenure.store.statements import schema_name
 
+DEFAULT_SCHEMA = "tenure"
+
 Hook = Callable[[], Any]
 """A function without arguments, async or not."""
 
@@ -53,7 +55,7 @@ class Tenure:
         result_limit: int = 64 * 1024,
         pooler: Literal["transaction"] | None = None,
     ) -> None:
-        self.schema = schema_name(schema or os.environ.get("TENURE_SCHEMA") or "tenure")
+        self.schema = schema_name(schema or os.environ.get("TENURE_SCHEMA") or DEFAULT_SCHEMA)
         self.payload_limit = _positive("payload_limit", payload_limit)
         self.result_limit = _positive("result_limit", result_limit)
         self.pooler = pooler
@@ -256,8 +258,8 @@ class Tenure:
 
     def _opened(self) -> PostgresStore:
         store = self._connected()
-        if self._engine is not None:
-            store.migrate()  # the embedded database is ours; elsewhere somebody decides when
+        if self._engine is not None and (self.schema == DEFAULT_SCHEMA or store.exists()):
+            store.migrate()  # the embedded database is ours; elsewhere, and of a new schema, somebody decides when
         store.check()
         return store
 

@@ -93,7 +93,8 @@ class Conflict(Refused):
         super().__init__(
             f"key {key!r} of queue {queue!r} is held by job {job_id} with other content"
             f" (fingerprint {held[:12]}…, given {given[:12]}…).",
-            hint="Use a new key for a new request, or send the same content again.",
+            hint="Use a new key for a new request, or send the same content again. Content is compared as written: 1 and"
+            f" 1.0 differ, defaults are not filled in; see: tenure jobs show {job_id}",
         )
         self.queue = queue
         self.key = key

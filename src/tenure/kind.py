@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
+from psycopg import AsyncConnection, Connection
+
 from tenure import jsontext
 from tenure.arguments import Arguments
 from tenure.errors import ConfigError, InvalidArguments, Refused
@@ -23,8 +25,6 @@ from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known, LookUp
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection, Connection
-
     from tenure.app import Tenure
 
 Runs = Literal["loop", "thread", "child"]
@@ -199,8 +199,10 @@ class Kind:
             Conflict: the key is held by a job with other content; nothing was changed, ``conn``'s transaction goes on.
             PayloadTooLarge: more stored text than the limit.
             OutcomeUnknown: the connection died around the commit.
+            ConfigError: ``conn`` is no ``AsyncConnection``.
             As ``request``, and the store's own errors.
         """
+        _check_conn(conn, AsyncConnection)
         request = self.request(*args, **more)
         store = await self.app.ready()
         op = self._accept(request.queue, [request.job])
@@ -209,6 +211,7 @@ class Kind:
 
     def enqueue_sync(self, *args: Any, conn: Connection | None = None, **more: Any) -> Ticket:
         """The same from a thread; ``conn`` is a synchronous psycopg connection."""
+        _check_conn(conn, Connection)
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
         [accepted] = self.app.store.run(op, conn)
@@ -230,6 +233,7 @@ class Kind:
             Refused: a request is another kind's, or none.
             As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload.
         """
+        _check_conn(conn, AsyncConnection)
         batch = self._checked(requests)
         store = await self.app.ready()
         answers: dict[UUID, Accepted] = {}
@@ -242,6 +246,7 @@ class Kind:
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: Connection | None = None
     ) -> list[Ticket]:
         """The same from a thread; ``conn`` is a synchronous psycopg connection."""
+        _check_conn(conn, Connection)
         batch = self._checked(requests)
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
@@ -316,3 +321,18 @@ def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
+
+
+def _check_conn(conn: object, wanted: type[AsyncConnection | Connection]) -> None:
+    """See that ``conn`` is of the kind that an enqueue can use, before anything is sent on it."""
+    if conn is None or isinstance(conn, wanted):
+        return
+    if isinstance(conn, AsyncConnection):
+        hint = "With an AsyncConnection use await enqueue or enqueue_many."
+    elif isinstance(conn, Connection):
+        hint = "With a synchronous connection use enqueue_sync or enqueue_many_sync."
+    else:
+        hint = "Hand over an open psycopg connection, or leave conn out."
+    raise ConfigError(
+        f"conn is of type {type(conn).__name__}, not psycopg.{wanted.__name__}.", kept="Nothing was stored.", hint=hint
+    )

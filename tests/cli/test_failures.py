@@ -97,7 +97,7 @@ def test_an_unsuitable_server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
     assert (answer.code, answer.out) == (3, "")
     assert "is PostgreSQL 18" in answer.err
     monkeypatch.undo()
-    monkeypatch.setattr(connections, "_IN_RECOVERY", "select true")
+    monkeypatch.setattr(connections, "_settled", lambda _: "select true")
     answer = cli("enqueue", "work")
     assert answer.code == 3
     assert "standby" in answer.err

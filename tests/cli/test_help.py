@@ -30,10 +30,12 @@ def test_every_command_has_an_example(words: tuple[str, ...]) -> None:
     answer = here(*words, "--help")
     assert (answer.code, answer.err) == (0, "")
     assert f"tenure {' '.join(words)}" in answer.out.partition("Example")[2]
+    assert "<bool>" not in answer.out
 
 
 def test_exit_statuses_are_explained() -> None:
     shown = here("--help").out
+    assert "<bool>" not in shown
     for status in Exit:
         assert f"{status.value}: " in shown
 

@@ -149,3 +149,7 @@ def test_what_a_dead_job_died_of_stands_in_its_history(cli: Cli, store: Postgres
     bury(store, leased, "permanent", '{"type": "ValueError", "message": ""}')
     assert "attempt 1, " in cli("jobs", "show", leased.id).out
     assert ": ValueError\n" in cli("jobs", "show", leased.id).out
+
+
+def test_dead_letters_have_a_list_of_their_own(cli: Cli) -> None:
+    assert "tenure dead list" in cli("jobs", "list", "--state", "dead").err

@@ -108,3 +108,13 @@ def test_many_at_once_wait_for_each_other(empty: str) -> None:
     with psycopg.connect(empty) as conn:
         found = conn.execute("select count(*) filter (where number = 1) from tenure.migrations").fetchone()
     assert found == (1,)
+
+
+def test_on_the_embedded_server_a_schema_of_another_name_is_made_by_migrate_alone(base: Path) -> None:
+    home = str(base / "other")
+    assert tenure("status", dsn=None, TENURE_HOME=home).code == 0
+    missing = tenure("status", "--schema", "tenrue", dsn=None, TENURE_HOME=home)
+    assert missing.code == 4
+    assert "There is no schema 'tenrue'" in missing.err
+    assert tenure("migrate", "--schema", "tenrue", dsn=None, TENURE_HOME=home).code == 0
+    assert tenure("status", "--schema", "tenrue", dsn=None, TENURE_HOME=home).code == 0

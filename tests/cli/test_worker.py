@@ -76,7 +76,11 @@ def test_jobs_from_the_command_line_are_run(dsn: str, tmp_path: Path, store: Pos
     )
     assert in_process("migrate", "shop:app", dsn=dsn, cwd=tmp_path).code == 0
     id = in_process("enqueue", "add", "--json", '{"a": 1, "b": 2}', "--as-json", dsn=dsn).json["id"]
-    worked = in_process("worker", "shop:app", "--burst", dsn=dsn, cwd=tmp_path)
+    worked = in_process("worker", "shop:app", "--burst", "--queues", "smus", dsn=dsn, cwd=tmp_path)
     assert worked.code == 0, worked.err
+    assert "Warning: no kind of shop:app is declared for queue 'smus', only for sums." in worked.err
+    worked = in_process("worker", "shop:app", "--burst", "--queues", "sums", dsn=dsn, cwd=tmp_path)
+    assert worked.code == 0, worked.err
+    assert "Warning" not in worked.err
     shown = in_process("jobs", "show", id, "--json", dsn=dsn).json
     assert (shown["state"], shown["result"]) == ("done", 3)

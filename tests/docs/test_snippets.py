@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tenure import Tenure
-from tests.docs.pages import Block, blocks, name, pages
+from tests.docs.pages import ROOT, Block, blocks, name, pages
 
 FRAGMENTS = 8
 """How many there are; raise it when a new one cannot be helped."""
@@ -54,6 +54,15 @@ def test_a_page_does_what_it_shows(page: Path, desk: Path) -> None:
                 _do(block, desk, namespace)
     finally:
         _close_apps(namespace)
+
+
+@pytest.mark.parametrize("page", ["effects", "transactional-enqueue"])
+def test_a_page_does_the_same_on_the_embedded_server(
+    page: str, desk: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TENURE_DSN")
+    monkeypatch.setenv("TENURE_HOME", str(base / page[:6]))
+    test_a_page_does_what_it_shows(ROOT / "docs" / "how-to" / f"{page}.md", desk)
 
 
 @pytest.mark.parametrize("block", [block for block in every_block if block.language == "python"], ids=lambda b: b.place)

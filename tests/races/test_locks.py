@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tenure.job import State
@@ -316,8 +318,8 @@ def test_a_claim_passes_over_a_job_that_is_being_cancelled(sessions: Sessions, e
 # ----------------------------------------------------------------------------------------------------- lock order
 
 
-@pytest.mark.parametrize("settle_first", [True, False])
-def test_batches_over_the_same_rows_lock_them_in_one_order(sessions: Sessions, settle_first: bool) -> None:
+@pytest.mark.parametrize("cancelling", [False, True], ids=["completions", "cancellations"])
+def test_batches_over_the_same_rows_lock_them_in_one_order(sessions: Sessions, cancelling: bool) -> None:
     """The first has the lowest id and wants the highest; had the second one taken that already, they would deadlock."""
     accept(sessions.store, 3)
     low, middle, high = sorted(claim(sessions.store), key=lambda leased: leased.id)
@@ -325,12 +327,14 @@ def test_batches_over_the_same_rows_lock_them_in_one_order(sessions: Sessions, s
     first.begin()
     first.conn.execute("select from tenure.jobs where id = %s for update", [low.id])
     backwards = [high, middle, low]
-    if settle_first:
-        items = [ops.Completion(one.id, one.token) for one in backwards]
-        waiting = second.start(lambda: len(second.run(ops.Complete(QUEUE, items))))
-    else:
-        waiting = second.start(lambda: len(second.run(ops.Cancel(QUEUE, [one.id for one in backwards]))))
+    batch: ops.Op[Any] = ops.Complete(QUEUE, [ops.Completion(one.id, one.token) for one in backwards])
+    if cancelling:
+        batch = ops.Cancel(QUEUE, [one.id for one in backwards])
+    answers = second.start(lambda: second.run(batch))
     sessions.await_blocked(second, by=first)
     assert complete(first, high) == "settled"
     first.commit()
-    assert waiting.result(PATIENCE) == (3 if settle_first else 2)
+    expected = {low.id: "asked", middle.id: "asked"}
+    if not cancelling:
+        expected = {low.id: "settled", middle.id: "settled", high.id: "lost"}
+    assert answers.result(PATIENCE) == expected

@@ -97,9 +97,14 @@ def complete(store: Store, leased: Leased, result: str | None = None) -> ops.Set
 
 
 def retry(
-    store: Store, leased: Leased, delay: float = 0.0, failure: str = FAILURE, death: bool = False
+    store: Store,
+    leased: Leased,
+    delay: float = 0.0,
+    failure: str = FAILURE,
+    death: bool = False,
+    keeps: bool = False,
 ) -> ops.Settlement:
-    return store.run(ops.Retry(QUEUE, [ops.Failed(leased.id, leased.token, delay, failure, death)]))[leased.id]
+    return store.run(ops.Retry(QUEUE, [ops.Failed(leased.id, leased.token, delay, failure, death, keeps)]))[leased.id]
 
 
 def throttle(store: Store, leased: Leased, delay: float = 0.0, failure: str | None = None) -> ops.Settlement:

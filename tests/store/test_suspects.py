@@ -132,3 +132,16 @@ def test_release_keeps_the_streak_of_expiries(store: Store) -> None:
     release(store, claim_suspects(store)[0])
     [again] = claim_suspects(store)
     assert again.job.expiries == 1
+
+
+def test_an_attempt_that_was_stopped_clears_no_suspicion(store: Store) -> None:
+    retry(store, take(store, max_attempts=5), death=True)
+    [leased] = claim_suspects(store)
+    retry(store, leased, keeps=True)
+    [again] = claim_suspects(store)
+    assert (again.job.deaths, again.job.suspect) == (1, True)
+
+
+def test_an_innocent_attempt_that_was_stopped_makes_no_suspect(store: Store) -> None:
+    retry(store, take(store, max_attempts=5), keeps=True)
+    assert take(store).job.suspect is False

@@ -97,4 +97,6 @@ def test_the_zombies_effect_is_rolled_back(bench: Bench) -> None:
     assert bench.ask("select what, claim from written") == [("row", 2)]
     assert done.result == "2"
     assert done.ended_at is not None
-    assert (done.ended_at - stopped).total_seconds() < 2 * 1.0 + 5.0
+    assert (
+        done.ended_at - stopped
+    ).total_seconds() < 2 * 1.0 + 30.0  # two leases, and a child's start on a busy machine

@@ -55,12 +55,10 @@ class Bulk:
         block: list[Line] = []
         try:
             with show.progress() as bar:
-                task = bar.add_task("bytes", total=size) if bar else None
                 for block in _blocks(lines(file)):
                     self._accept(block)
                     settled = block[-1].number
-                    if bar and task is not None:
-                        bar.update(task, completed=block[-1].read)
+                    bar("bytes", block[-1].read, size)
         except BaseException:
             show.note(_how_far(settled, block))
             raise

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from tenure.cli.failures import JSON
+from tenure.cli.failures import JSON, Group
 
 if TYPE_CHECKING:
     from tenure.app import Tenure
@@ -50,7 +50,7 @@ KindFilter = Annotated[str | None, typer.Option("--kind", help="Of this kind.", 
 
 def group(help_text: str) -> typer.Typer:
     """A group of commands."""
-    return typer.Typer(help=help_text, no_args_is_help=True)
+    return typer.Typer(cls=Group, help=help_text, no_args_is_help=True)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ def list_dead(
         for record in found:
             show.json_line(records.as_dict(record))
     elif found:
-        show.table(records.DEAD_COLUMNS, map(records.dead_row, found))
+        show.table(records.DEAD_COLUMNS, map(records.dead_row, found), least=records.DEAD_LEAST)
         if len(found) == limit:
             show.note(f"More: --after {choice.cursor(found[-1])}")
     else:

@@ -149,13 +149,11 @@ def decide(
 ) -> None:
     """Carry a decision out, page by page; with ``dry_run`` only count."""
     with show.progress() as bar:
-        task = bar.add_task(decision.done, total=None) if bar else None
         for page in pages:
             for queue, records in by_queue(_possible(page, decision, tally)).items():
                 ids = [record.id for record in records] if dry_run else decision.act(store, queue, records)
                 tally.add(records, ids)
-            if bar and task is not None:
-                bar.update(task, completed=tally.done)
+            bar(decision.done, tally.done)
 
 
 def _possible(page: list[Record], decision: Decision, tally: Tally) -> list[Record]:

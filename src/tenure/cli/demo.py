@@ -33,12 +33,9 @@ def demo(
     from tenure.demo.run import run
 
     with show.progress() as bar:
-        task = bar.add_task("done", total=None) if bar else None
 
         def shown(done: int, running: int, pending: int) -> None:
-            if bar is not None and task is not None:
-                total = done + running + pending
-                bar.update(task, completed=done, total=total, description=f"{running} running, {pending} pending, done")
+            bar(f"{running} running, {pending} pending, done", done, done + running + pending)
 
         result = run(export, show.note, shown)
     if as_json:

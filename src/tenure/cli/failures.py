@@ -65,7 +65,22 @@ _STATUS: list[tuple[type[TenureError], Exit]] = [
 ]
 
 
-class Commands(TyperGroup):
+class Group(TyperGroup):
+    """A group of commands; in its help and theirs a flag takes no value, and is shown without one."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of the group itself."""
+        return _without_values(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            _without_values(found.get_params(ctx))
+        return found
+
+
+class Commands(Group):
     """Runs a command, and turns its errors into messages and exit statuses."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -86,6 +101,13 @@ class Commands(TyperGroup):
                 raise
             report(told, as_json=bool(ctx.meta.get(JSON)))
             raise typer.Exit(status(told)) from None
+
+
+def _without_values(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 def status(error: TenureError) -> Exit:

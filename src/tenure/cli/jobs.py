@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
@@ -20,11 +19,15 @@ if TYPE_CHECKING:
 app = group("Look at live and archived jobs, cancel them, run them now, change their priority.")
 
 
-class _State(StrEnum):
-    PENDING = "pending"
-    RUNNING = "running"
-    DONE = "done"
-    CANCELLED = "cancelled"
+_STATES = ("pending", "running", "done", "cancelled")
+
+
+def _state(given: str) -> str:
+    if given == "dead":
+        raise typer.BadParameter("Dead letters are listed by: tenure dead list")
+    if given not in _STATES:
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(_STATES)}.")
+    return given
 
 
 @app.command("list", epilog="Example: tenure jobs list --queue mail --state running")
@@ -32,7 +35,13 @@ def list_jobs(
     queue: QueueFilter = None,
     kind: KindFilter = None,
     state: Annotated[
-        _State | None, typer.Option(help="In this state; dead ones: tenure dead list.", show_default=False)
+        str | None,
+        typer.Option(
+            help="In this state; dead ones: tenure dead list.",
+            show_default=False,
+            parser=_state,
+            metavar=f"[{'|'.join(_STATES)}]",
+        ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="With this idempotency key.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 50,
@@ -47,14 +56,14 @@ def list_jobs(
     from tenure.cli import records
     from tenure.store.protocol import ListJobs
 
-    op = ListJobs(queue=queue, kind=kind, state=state and state.value, key=key, before=before, limit=limit)
+    op = ListJobs(queue=queue, kind=kind, state=state, key=key, before=before, limit=limit)
     with opened(dsn, schema) as tenure:
         found = tenure.store.run(op)
     if as_json:
         for record in found:
             show.json_line(records.as_dict(record))
     elif found:
-        show.table(records.COLUMNS, map(records.row, found))
+        show.table(records.COLUMNS, map(records.row, found), least=records.LEAST)
         if len(found) == limit:
             show.note(f"More: --before {found[-1].seq}")
     else:

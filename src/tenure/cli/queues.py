@@ -18,6 +18,7 @@ kind_app = group("Look at kinds, and override what they declare.")
 
 _RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
+_LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
 _OPERABLE = ("max_attempts", "lease", "key_ttl")
 
 
@@ -36,7 +37,7 @@ def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> N
         for queue in queues:
             show.json_line(queue._asdict())
     elif queues:
-        show.table(_STATUS, map(_status_row, queues))
+        show.table(_STATUS, map(_status_row, queues), least=_LEAST)
     else:
         show.note("There are no queues yet.")
 
@@ -154,7 +155,7 @@ def _print_kinds(kinds: list[KindRow], as_json: bool) -> None:
             show.json_line(kind._asdict())
     elif kinds:
         columns = ("kind", "version", "queue", *_OPERABLE, "effect", "older names")
-        show.table(columns, map(_kind_row, kinds))
+        show.table(columns, map(_kind_row, kinds), least=("older names", "effect", "queue"))
     else:
         show.note("No kinds are registered yet: tenure migrate module:app, or start a worker.")
 

@@ -12,7 +12,9 @@ from tenure.job import Record
 _TEXTS = ("payload", "headers", "history", "result")
 
 COLUMNS = ("id", "queue", "kind", "state", "priority", "attempts", "available", "key")
+LEAST = ("available", "priority", "attempts", "key", "queue")
 DEAD_COLUMNS = ("id", "queue", "kind", "reason", "error", "attempts", "redrives", "died")
+DEAD_LEAST = ("redrives", "attempts", "died", "queue")
 
 
 def row(record: Record) -> tuple[object, ...]:

@@ -10,23 +10,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _NOT_ASCII = re.compile("[^\x20-\x7e]")
 _PIPE_WIDTH = 4096
+_GAP = 2  # between columns of a table
 
 
 class Raw(str):
@@ -77,14 +76,38 @@ def span(seconds: float | None) -> str:
     return f"{whole}s"
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table on stdout; columns are as wide as they need to be where no terminal limits them."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, least: Sequence[str] = ()) -> None:
+    """Print a table on stdout, a row a line: a terminal that is too narrow gets fewer columns, and then wraps itself.
+
+    Args:
+        least: columns that may be left out in a narrow terminal, the least needed first.
+    """
+    cells = [[Text(_cell(value), justify=_side(value)) for value in row] for row in rows]
+    width = {name: max(map(cell_len, [name, *(row[n].plain for row in cells)])) for n, name in enumerate(columns)}
+    console = _console()
+    left_out: list[str] = []
+    for name in least:
+        if _total(width) <= console.width:
+            break
+        left_out.append(name)
+        del width[name]
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        shown.add_column(column, overflow="fold", no_wrap=column == "id")
-    for row in rows:
-        shown.add_row(*(Text(_cell(value), justify="right" if isinstance(value, int) else "left") for value in row))
-    _console().print(shown)
+    for name in width:
+        shown.add_column(name, no_wrap=True)
+    for row in cells:
+        shown.add_row(*(cell for name, cell in zip(columns, row, strict=True) if name in width))
+    console.width = max(console.width, _total(width))
+    console.print(shown)
+    if left_out:
+        note(f"Left out, for the terminal is narrow: {', '.join(sorted(left_out, key=columns.index))}.")
+
+
+def _side(value: object) -> Literal["left", "right"]:
+    return "right" if isinstance(value, int) else "left"
+
+
+def _total(width: Mapping[str, int]) -> int:
+    return sum(width.values()) + _GAP * (len(width) - 1)
 
 
 def details(pairs: Mapping[str, object]) -> None:
@@ -127,17 +150,52 @@ def error(what: str, more: Sequence[str] = ()) -> None:
 
 def json_to_stderr(value: object) -> None:
     """Print a value as JSON on a line of its own on stderr."""
-    sys.stderr.write(json_text(value) + "\n")
+    _console(stderr=True).print(Text(json_text(value)), soft_wrap=True)
 
 
-def progress() -> AbstractContextManager[Progress | None]:
-    """A progress bar on stderr where that is a terminal, else None."""
+class Progress(Protocol):
+    """Tells how far something is."""
+
+    def __call__(self, what: str, done: int, total: int | None = None) -> None: ...
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """A progress bar on stderr where that is a terminal, from the first time it is told something.
+
+    What is printed on stderr meanwhile comes above it.
+    """
     if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        yield _nobody_looks
+        return
+    from rich import progress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=_console(stderr=True), transient=True)
+    columns = ("{task.description}", progress.BarColumn(), "{task.fields[figures]}", progress.TimeRemainingColumn())
+    console = _console(stderr=True)
+    with progress.Progress(*columns, console=console, transient=True) as bar, _above(console):
+        task = bar.add_task("", total=None, visible=False, figures="")
+
+        def shown(what: str, done: int, total: int | None = None) -> None:
+            figures = f"{done}" if total is None else f"{done}/{total}"
+            bar.update(task, completed=done, total=total, description=what, figures=figures, visible=True)
+
+        yield shown
+
+
+def _nobody_looks(what: str, done: int, total: int | None = None) -> None: ...
+
+
+@contextmanager
+def _above(console: Console) -> Iterator[None]:
+    """Print what goes to stderr through this console, which knows where its bar is."""
+    _with_bar.append(console)
+    try:
+        yield
+    finally:
+        _with_bar.pop()
+
+
+_with_bar: list[Console] = []
 
 
 class _Console(Console):
@@ -147,6 +205,8 @@ class _Console(Console):
 
 
 def _console(*, stderr: bool = False) -> Console:
+    if stderr and _with_bar:
+        return _with_bar[-1]
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _PIPE_WIDTH
     return _Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tenure.cli import show
 from tenure.cli.common import Dsn, Schema
 
 EXAMPLES = """Examples:
@@ -65,4 +66,19 @@ def worker(
         dsn=dsn,
         schema=schema,
     )
+    if options.queues and processes == 1 and not reload:  # else the app is loaded in the workers' processes only
+        _warn_of_strange(options.queues, target)
     raise typer.Exit(run_worker(target, options))
+
+
+def _warn_of_strange(queues: tuple[str, ...], target: str) -> None:
+    """Say which queues no kind of the app is declared for: probably a slip of the pen."""
+    from tenure.loading import load
+
+    declared = sorted({kind.queue for kind in load(target).kinds.values()})
+    for queue in queues:
+        if queue not in declared:
+            show.note(
+                f"Warning: no kind of {target} is declared for queue {queue!r}, only for {', '.join(declared) or 'none'}."
+                " In that queue, jobs are run that were enqueued with queue=."
+            )

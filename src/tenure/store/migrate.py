@@ -89,6 +89,12 @@ def check_schema(conn: Connection, schema: str = "tenure") -> None:
         )
 
 
+def schema_exists(conn: Connection, schema: str) -> bool:
+    """Whether the schema has been made by ``migrate``, of whatever version."""
+    found = conn.execute("select from pg_tables where schemaname = %s and tablename = 'migrations'", [schema])
+    return found.rowcount > 0
+
+
 def schema_missing(schema: str) -> SchemaMismatch:
     """The error for a database without our tables."""
     return SchemaMismatch(f"There is no schema {schema!r} in this database.", hint="Run: tenure migrate")

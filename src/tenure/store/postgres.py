@@ -26,7 +26,7 @@ from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
 from tenure.store.explained import explained
-from tenure.store.migrate import check_schema, migrate, schema_missing
+from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
 from tenure.store.statements import schema_name, statement
 from tenure.store.upkeep import upkeep
 
@@ -73,6 +73,11 @@ class PostgresStore:
         """
         with connect(self.dsn) as conn:
             check_schema(conn, self.schema)
+
+    def exists(self) -> bool:
+        """Whether the schema is there, of whatever age."""
+        with connect(self.dsn) as conn:
+            return schema_exists(conn, self.schema)
 
     def migrate(self) -> list[str]:
         """Create the schema or bring it up to date, and make partitions; answers what was applied."""

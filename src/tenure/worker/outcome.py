@@ -34,7 +34,8 @@ class Outcome(NamedTuple):
     Args:
         end: ``done``; ``duplicate``: its effect was there already; ``committed``: the effect and its completion are;
             ``failed``: see verdict; ``died``: its child process did; ``released``: it has stopped without an end of its
-            own; ``unstarted``: no child could be started for it; ``lost``: the lease is; ``unknown``: the connection died around the effect's commit.
+            own; ``unstarted``: no child could be started for it; ``lost``: the lease is; ``unknown``: the connection died
+            around the effect's commit.
         result: JSON text of what the handler returned.
         verdict: which failure it was.
         failure: what goes into the history.

@@ -1,0 +1,105 @@
+"""Other people's connections, and connections after a fork."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row, scalar_row
+
+from tenure import State, Tenure
+from tenure.store.protocol import LookUp
+
+FORKING = """
+import os, sys
+from tenure import Tenure
+
+app = Tenure()
+
+@app.job()
+async def work(who: str) -> None: ...
+
+def enqueue(who):
+    ticket = work.enqueue_sync(who, key=who)
+    os.write(1, f"{ticket.id} {who}\\n".encode())
+
+enqueue("parent-0")
+for turn in range(1, 4):
+    children = []
+    for child in range(4):
+        pid = os.fork()
+        if pid == 0:
+            for n in range(5):
+                enqueue(f"child-{turn}-{child}-{n}")
+            os._exit(0)
+        children.append(pid)
+    enqueue(f"parent-{turn}")
+    assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
+app.close()
+"""
+
+
+@pytest.mark.parametrize("rows", [dict_row, scalar_row])
+def test_the_callers_row_factory_is_none_of_our_business(dsn: str, rows: Any) -> None:
+    with Tenure(dsn) as app:
+
+        @app.job()
+        async def work(n: int) -> None: ...
+
+        with psycopg.connect(dsn, row_factory=rows) as conn:
+            ticket = work.enqueue_sync(1, conn=conn)
+        assert ticket.look_up_sync() is not None
+
+        async def scene() -> None:
+            async with await psycopg.AsyncConnection.connect(dsn, row_factory=rows) as conn:
+                ticket = await work.enqueue(2, conn=conn)
+            assert await ticket.look_up() is not None
+
+        asyncio.run(scene())
+
+
+@pytest.mark.parametrize("cursors", [psycopg.ClientCursor, psycopg.RawCursor])
+def test_the_callers_cursor_class_is_none_of_our_business(dsn: str, cursors: type[psycopg.Cursor[Any]]) -> None:
+    with Tenure(dsn) as app:
+
+        @app.job()
+        async def work(n: int) -> None: ...
+
+        with psycopg.connect(dsn, cursor_factory=cursors) as conn:
+            ticket = work.enqueue_sync(1, conn=conn)
+        assert ticket.look_up_sync() is not None
+
+
+def test_a_job_enqueued_in_the_callers_pipeline_is_there_with_it(dsn: str) -> None:
+    with Tenure(dsn) as app:
+
+        @app.job()
+        async def work(n: int) -> None: ...
+
+        with psycopg.connect(dsn) as conn, conn.pipeline():
+            ticket = work.enqueue_sync(1, conn=conn, key="one")
+            assert work.enqueue_sync(1, conn=conn, key="one").answer == "same"
+        assert ticket.look_up_sync() is not None
+
+
+def test_a_forked_process_gets_connections_of_its_own(dsn: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORKING],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "TENURE_DSN": dsn},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    told = dict(line.split() for line in ended.stdout.splitlines())
+    assert len(told) == 4 + 3 * 4 * 5
+    with Tenure(dsn) as app:
+        found = app.store.run(LookUp(None, [UUID(id) for id in told]))
+        assert {str(job.id): job.key for job in found.values()} == told
+        assert {job.state for job in found.values()} == {State.PENDING}
