@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from tenure import State
+from tenure import State, Ticket
 from tests.apps import basic, mixed
 from tests.worker.ledger import until
 from tests.worker.processes import Bench
@@ -73,17 +73,18 @@ def test_killed_between_claim_and_handler(bench: Bench) -> None:
 
 
 def test_killed_at_every_other_point(bench: Bench) -> None:
-    """One victim for each; what they leave behind ends as it should."""
+    """One victim after the other, each with fresh work; what they leave behind ends as it should."""
     bench.use(mixed.app)
     faults = [f"{point}=kill" for point in ("heartbeat.before", "settle.before", "settle.after")]
     faults += ["retry.before=kill", "bury.before=kill", "sweep.before=kill@3"]
-    victims = {bench.start(MIXED, faults=fault, concurrency=4): fault for fault in faults}
-    until(lambda: bench.count("workers") == len(victims), "all victims at work")
-    good = mixed.good.enqueue_many_sync([{}] * 60)
-    flaky = mixed.flaky.enqueue_many_sync([{}] * 60)
-    bad = mixed.bad.enqueue_many_sync([{}] * 60)
-    for victim, fault in victims.items():
-        assert victim.ended() < 0, fault
+    good: list[Ticket] = []
+    flaky: list[Ticket] = []
+    bad: list[Ticket] = []
+    for fault in faults:
+        good += mixed.good.enqueue_many_sync([{}] * 10)
+        flaky += mixed.flaky.enqueue_many_sync([{}] * 10)
+        bad += mixed.bad.enqueue_many_sync([{}] * 10)
+        assert bench.start(MIXED, faults=fault, concurrency=30).ended() < 0, fault
 
     bench.start(MIXED, children=2)
     until(lambda: bench.count("jobs") == 0, "the end of all jobs")
