@@ -347,6 +347,8 @@ def test_a_starter_killed_at_any_moment_leaves_nothing_in_the_way(fresh: Path, a
     eventually(lambda: not fresh.exists() or gone(fresh), "server and watcher are gone")
     with embedded.attach(fresh) as engine:
         assert ask(engine.dsn, "select 1") == 1
+    eventually(lambda: gone(fresh), "the server is gone")
+    embedded.attach(fresh).close()  # an initdb whose starter was killed may have gone on for a moment; now it is over
     assert not list(fresh.glob("new-*"))
 
 

@@ -34,7 +34,7 @@ from tenure.embedded.watch import held, postmaster, stop_server, stopping, trim_
 from tenure.errors import EngineError
 
 DATABASE = ROLE = "tenure"
-SCRATCH = "new-"  # prefix of directories that are being made or deleted; leftovers go at the next initdb
+SCRATCH = "new-"  # prefix of directories that are being made or deleted; leftovers go at the next start
 _INITDB = ("--username=tenure", "--encoding=UTF8", "--locale=C", "--data-checksums")
 _DOORS = ("--auth-local=trust", "--auth-host=scram-sha-256")  # the socket is ours alone; TCP takes a password
 _ATTEMPTS = 3  # somebody may kill the server while it starts
@@ -67,10 +67,15 @@ def dsn(home: Home, database: str = DATABASE) -> str:
     return make_conninfo(host=str(home.socket_dir), port=conf.port(home), user=ROLE, dbname=database, **outvoting)
 
 
+def _tidy(home: Home) -> None:
+    """Remove what a killed initdb left; the door keeps living starters out, and an orphan's last files go the next time."""
+    for left_over in home.base.glob(f"{SCRATCH}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+
+
 def create(home: Home, binaries: Binaries, user: Account) -> None:
     """initdb: UTF-8, C locale, checksums; complete or not at all."""
-    for left_over in home.base.glob(f"{SCRATCH}*"):  # of an initdb that was killed; the door keeps living ones out
-        shutil.rmtree(left_over, ignore_errors=True)
+    _tidy(home)
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=home.base))
     user.own(scratch)
     new = scratch / "data"
@@ -137,6 +142,7 @@ def bring_up(home: Home, binaries: Binaries, user: Account, settings: Mapping[st
     while True:
         if not alive(home):
             attempts += 1
+            _tidy(home)
             _start(home, binaries, user, settings, forgiving=attempts < _ATTEMPTS)
         elif answers(home):
             return
