@@ -53,6 +53,7 @@ class Settler:
         self._pending: dict[tuple[str, type[ask.Op[Any]]], list[Item]] = {}
         self._size = 0
         self._later = 0  # settlements that come again in a moment
+        self._resent: set[Held] = set()  # an answer of theirs was lost, whatever else happens before the next one comes
         self._filled = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -104,20 +105,21 @@ class Settler:
     def _answered(self, op: type[ask.Op[Any]], held: Held, answer: str) -> None:
         self._counts["stale" if answer == "lost" else answer] += 1
         self._leases.drop(held)
+        self._resent.discard(held)
         self._on_settled(held, op, answer)
 
     async def _sent(self, queue: str, op: type[ask.Op[Any]], items: list[Item]) -> dict[Any, str]:
         """The answers; the batch is sent until it gets through or no lease of it can be alive."""
         pause = _PAUSE[0]
-        resent = False
         while True:
             try:
                 answers = await self._store.arun(op(queue, [item for _, item in items]))  # type: ignore[call-arg]
+                resent = any(held in self._resent for held, _ in items)
                 return await self._recognised(queue, items, answers) if resent else answers
             except StoreBusy:
                 raise
             except OUTAGE as error:
-                resent = True
+                self._resent.update(held for held, _ in items)
                 if all(time.monotonic() > held.deadline for held, _ in items):
                     log.error(
                         "%d settlements did not get through before their leases ended: %s", len(items), error.what
@@ -148,7 +150,8 @@ class Settler:
 
     async def _recognised(self, queue: str, items: list[Item], answers: dict[Any, str]) -> dict[Any, str]:
         """After a repeat: a lease that is gone was settled by the first try, or nobody can say."""
-        gone = [ask.Unrun(held.job.id, held.token) for held, _ in items if answers[held.job.id] == "lost"]
+        lost = [held for held, _ in items if held in self._resent and answers[held.job.id] == "lost"]
+        gone = [ask.Unrun(held.job.id, held.token) for held in lost]
         settled = await self._store.arun(ask.Settled(queue, gone))
         return answers | {one.id: "settled" if one.id in settled else "unknown" for one in gone}
 
