@@ -39,7 +39,7 @@ def in_vain_sync(work: Kind, conn: Any, match: str) -> None:
 
 def test_a_synchronous_connection_is_for_the_synchronous_twin(work: Kind, dsn: str) -> None:
     with psycopg.connect(dsn) as conn:
-        asyncio.run(in_vain(work, conn, r"not psycopg.AsyncConnection.* use enqueue_sync"))
+        asyncio.run(in_vain(work, conn, "psycopg.Connection cannot be used here.* name ends in _sync"))
         assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
         assert work.enqueue_sync(2, conn=conn).answer == "new"
     assert [job.payload for job in work.app.store.run(ListJobs())] == ['{"n": 2}']
@@ -48,7 +48,7 @@ def test_a_synchronous_connection_is_for_the_synchronous_twin(work: Kind, dsn: s
 def test_an_async_connection_is_for_the_async_twin(work: Kind, dsn: str) -> None:
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(dsn) as conn:
-            in_vain_sync(work, conn, r"not psycopg.Connection.* use await enqueue")
+            in_vain_sync(work, conn, "psycopg.AsyncConnection cannot be used here.* that is awaited")
             assert conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             assert (await work.enqueue(2, conn=conn)).answer == "new"
 
@@ -58,6 +58,22 @@ def test_an_async_connection_is_for_the_async_twin(work: Kind, dsn: str) -> None
 
 @pytest.mark.parametrize("conn", ["x", 5, object()])
 def test_anything_else_is_no_connection(work: Kind, conn: object) -> None:
-    asyncio.run(in_vain(work, conn, "Hand over an open psycopg connection"))
-    in_vain_sync(work, conn, "Hand over an open psycopg connection")
+    asyncio.run(in_vain(work, conn, "Hand over an open connection of psycopg"))
+    in_vain_sync(work, conn, "Hand over an open connection of psycopg")
     assert work.app.store.run(ListJobs()) == []
+
+
+def test_a_connection_in_autocommit_has_no_transaction_to_join(work: Kind, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        in_vain_sync(work, conn, "in autocommit and no transaction is open.*Nothing was stored.*conn.transaction")
+        with conn.transaction():
+            assert work.enqueue_sync(1, conn=conn).answer == "new"
+
+    async def main() -> None:
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
+            await in_vain(work, conn, "in autocommit and no transaction is open")
+            async with conn.transaction():
+                assert (await work.enqueue(2, conn=conn)).answer == "new"
+
+    asyncio.run(main())
+    assert [job.payload for job in work.app.store.run(ListJobs())] == ['{"n": 2}', '{"n": 1}']

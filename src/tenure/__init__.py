@@ -17,11 +17,13 @@ from tenure.errors import (
     EngineError,
     InvalidArguments,
     InvalidPayload,
+    JobFailed,
     LeaseLost,
     OutcomeUnknown,
     PayloadTooLarge,
     Permanent,
     Refused,
+    ResultUnavailable,
     Retry,
     SchemaMismatch,
     ServerUnsuitable,
@@ -33,8 +35,9 @@ from tenure.errors import (
     UnknownKind,
 )
 from tenure.job import Job, Record, State
-from tenure.kind import Kind, Request, Ticket
+from tenure.kind import Kind, Request
 from tenure.policy import Backoff
+from tenure.ticket import Ticket
 
 __all__ = [
     "Backoff",
@@ -44,6 +47,7 @@ __all__ = [
     "InvalidArguments",
     "InvalidPayload",
     "Job",
+    "JobFailed",
     "Kind",
     "LeaseLost",
     "OutcomeUnknown",
@@ -52,6 +56,7 @@ __all__ = [
     "Record",
     "Refused",
     "Request",
+    "ResultUnavailable",
     "Retry",
     "SchemaMismatch",
     "ServerUnsuitable",

@@ -14,7 +14,9 @@
     ├── ServerUnsuitable         the server can never do: too old, a standby, wrong password
     ├── SchemaMismatch           the schema is missing, older or newer than this code
     ├── EngineError              the embedded PostgreSQL cannot be found, started or stopped
-    └── LeaseLost                this worker no longer holds the job
+    ├── LeaseLost                this worker no longer holds the job
+    ├── JobFailed                the job whose result was waited for ended dead or cancelled
+    └── ResultUnavailable        it is done, but its result was not kept
 
 What a *handler* raises to say how its attempt ended is a second, smaller tree:
 
@@ -30,6 +32,7 @@ Every TenureError says what happened, what was kept and what to do.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 
 class TenureError(Exception):
@@ -90,12 +93,19 @@ class Conflict(Refused):
     """
 
     def __init__(self, *, queue: str, key: str, job_id: str, held: str, given: str) -> None:
-        super().__init__(
-            f"key {key!r} of queue {queue!r} is held by job {job_id} with other content"
-            f" (fingerprint {held[:12]}…, given {given[:12]}…).",
-            hint="Use a new key for a new request, or send the same content again. Content is compared as written: 1 and"
-            f" 1.0 differ, defaults are not filled in; see: tenure jobs show {job_id}",
-        )
+        if held == given:
+            what = f"key {key!r} of queue {queue!r} is held by job {job_id}, which can no longer be replaced: it was claimed."
+            hint = f"Use a new key, or enqueue again when that job has ended; see: tenure jobs show {job_id}"
+        else:
+            what = (
+                f"key {key!r} of queue {queue!r} is held by job {job_id} with other content"
+                f" (fingerprint {held[:12]}…, given {given[:12]}…)."
+            )
+            hint = (
+                "Use a new key for a new request, or send the same content again. Content is compared as written: 1 and"
+                f" 1.0 differ, defaults are not filled in; see: tenure jobs show {job_id}"
+            )
+        super().__init__(what, hint=hint)
         self.queue = queue
         self.key = key
         self.job_id = job_id
@@ -133,6 +143,32 @@ class EngineError(TenureError):
 
 class LeaseLost(TenureError):
     """This worker no longer holds the job; its successor's outcome stands."""
+
+
+class JobFailed(TenureError):
+    """The job whose result was waited for ended dead or cancelled.
+
+    Args:
+        job_id: the job.
+        state: ``dead`` or ``cancelled``.
+        reason: why; None where that is not kept any more.
+        failure: the last failure of a dead job: ``class``, ``type``, ``message``, ``traceback``, times.
+    """
+
+    def __init__(self, *, job_id: str, state: str, reason: str | None, failure: dict[str, Any] | None = None) -> None:
+        last = f": {failure.get('type')}: {failure.get('message')}" if failure else ""
+        super().__init__(
+            f"Job {job_id} ended {state}{f' ({reason})' if reason else ''}{last}.",
+            hint=f"See: tenure jobs show {job_id}",
+        )
+        self.job_id = job_id
+        self.state = state
+        self.reason = reason
+        self.failure = failure
+
+
+class ResultUnavailable(TenureError):
+    """The job is done, but its result is not there: it could not be stored, or is not kept any more."""
 
 
 class Signal(Exception):

@@ -44,6 +44,8 @@ class NewJob(NamedTuple):
         expires_at: or that moment.
         key: idempotency key, unique in the queue.
         headers: JSON text of an object (trace context, free metadata).
+        replace: where the key's job is pending and was never claimed, change it instead of a conflict.
+        wants_result: refuse the job where its result would be kept nowhere.
     """
 
     id: UUID
@@ -55,6 +57,14 @@ class NewJob(NamedTuple):
     expires_at: datetime | None = None
     key: str | None = None
     headers: str | None = None
+    replace: bool = False
+    wants_result: bool = False
+
+
+Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result"]
+"""What the door says to one job: ``new``; ``same``: the key's job, same content; ``replaced``: the key's job, changed to
+what was offered; ``conflict``: the key's job has other content; ``too_large``; ``no_result``: its result would be kept
+nowhere. The last three store nothing."""
 
 
 class Accepted(NamedTuple):
@@ -62,8 +72,7 @@ class Accepted(NamedTuple):
 
     Args:
         id: the job that now stands for the request: the new one, or the one that holds the key.
-        answer: ``new``, ``same`` (the key's job, same content), ``conflict`` (other content) or ``too_large``; the last
-            two stored nothing.
+        answer: what was done.
         state: present state of that job.
         result: JSON text of its result, where it has ended with one.
         held: fingerprint of the job that holds the key, hex.
@@ -71,7 +80,7 @@ class Accepted(NamedTuple):
     """
 
     id: UUID
-    answer: Literal["new", "same", "conflict", "too_large"]
+    answer: Answer
     state: State
     result: str | None
     held: str | None
@@ -99,6 +108,7 @@ class Job(NamedTuple):
         suspect: it runs alone, in a child process.
         key: the producer's idempotency key, if it gave one.
         lease: length of the lease, seconds.
+        age: seconds from its first claim to this one; a redrive with ``--may-duplicate`` starts it anew.
         stop: how the worker tells a running handler to stop; see ``lost``.
     """
 
@@ -123,6 +133,7 @@ class Job(NamedTuple):
     accepted_at: datetime
     available_at: datetime
     lease: float
+    age: float = 0.0
     stop: Stop | None = None
 
     @property
@@ -162,6 +173,7 @@ class Record(NamedTuple):
         history: JSON text: list of its last failures.
         result: JSON text of what its handler returned.
         ended_at: when it ended, or None.
+        first_claimed_at: when it was claimed for the first time, or None.
     """
 
     id: UUID
@@ -193,3 +205,4 @@ class Record(NamedTuple):
     history: str | None
     result: str | None
     ended_at: datetime | None
+    first_claimed_at: datetime | None

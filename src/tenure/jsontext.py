@@ -158,6 +158,13 @@ def dumps_or_note(value: object, limit: int) -> str | None:
     return text if size <= limit else _note(f"The result has {size} bytes, more than the {limit} allowed.")
 
 
+def why_not_stored(value: object) -> str | None:
+    """The reason in a note that stands in a result's place; None of a real result."""
+    if isinstance(value, dict) and value.keys() == {"tenure", "why"} and value["tenure"] == NOTE:
+        return str(value["why"])
+    return None
+
+
 def _note(why: str) -> str:
     return json.dumps({"tenure": NOTE, "why": clean(why, _WHY_LIMIT)}, ensure_ascii=False)
 

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from psycopg import AsyncConnection, Connection
-
 from tenure import jsontext
 from tenure.arguments import Arguments
+from tenure.drivers import aborrow, borrow, require_transaction
 from tenure.errors import ConfigError, InvalidArguments, Refused
-from tenure.job import Accepted, NewJob, Record, State
+from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name
 from tenure.offer import headers_text, new_job, refusal
 from tenure.policy import Duration, Policy
-from tenure.store.protocol import Accept, Known, LookUp
+from tenure.store.protocol import Accept, Known
+from tenure.ticket import Ticket
 
 if TYPE_CHECKING:
     from tenure.app import Tenure
 
 Runs = Literal["loop", "thread", "child"]
 
-OPTIONS = frozenset({"key", "delay", "at", "expires", "priority", "queue", "headers", "conn"})
+OPTIONS = frozenset(
+    {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "conn"}
+)
 """What ``enqueue`` takes beside the handler's arguments."""
 
 
@@ -40,38 +42,6 @@ class Request:
     kind: Kind
     queue: str
     job: NewJob
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """What a producer holds of an accepted job: enough to find it again.
-
-    Args:
-        queue: the job's queue.
-        id: the job.
-        answer: ``new``, or ``same`` when the key's job was there already; from ``enqueue_many`` also ``conflict`` and
-            ``too_large``, which stored nothing.
-        state: its state when the ticket was made.
-        key: its idempotency key.
-        result: JSON text of its result, if it had ended with one.
-    """
-
-    queue: str
-    id: UUID
-    answer: Literal["new", "same", "conflict", "too_large"]
-    state: State
-    key: str | None
-    result: str | None
-    _app: Tenure = field(repr=False, compare=False)
-
-    async def look_up(self) -> Record | None:
-        """What has become of the job; None when it is not known any more."""
-        store = await self._app.ready()
-        return (await store.arun(LookUp(self.queue, [self.id]))).get(self.id)
-
-    def look_up_sync(self) -> Record | None:
-        """The same from a thread."""
-        return self._app.store.run(LookUp(self.queue, [self.id])).get(self.id)
 
 
 class Kind:
@@ -149,12 +119,14 @@ class Kind:
         self,
         *args: Any,
         key: str | None = None,
+        replace: bool = False,
         delay: Duration = 0,
         at: datetime | None = None,
         expires: Duration | datetime | None = None,
         priority: int = 5,
         queue: str | None = None,
         headers: Mapping[str, Any] | None = None,
+        wants_result: bool = False,
         **arguments: Any,
     ) -> Request:
         """A job to be enqueued, checked against the handler's signature; nothing is stored yet.
@@ -162,12 +134,16 @@ class Kind:
         Args:
             args, arguments: the handler's arguments.
             key: idempotency key: the same key and content give the same job, other content a ``Conflict``.
+            replace: where the key's job is pending and was never claimed, it gets this content and time instead (debounce);
+                where it was claimed, that is a ``Conflict``, also with the same content.
             delay: how long to wait before it may run (seconds, timedelta, ``"5m"``).
             at: or the moment, from the year 2000 to 3650 days from now; in the past means now.
             expires: after so long, or at this moment (in the same range), running it is pointless: it ends cancelled.
             priority: 0 (highest) to 9.
             queue: another queue than the kind's own.
             headers: trace context and free metadata, JSON, at most 16 KiB of text.
+            wants_result: somebody will wait for the result; refused where it would be kept nowhere, which is without a
+                key in a queue with retention 0.
 
         Raises:
             InvalidArguments: they do not fit the signature.
@@ -180,6 +156,8 @@ class Kind:
         job = new_job(
             payload,
             key=key,
+            replace=replace,
+            wants_result=wants_result,
             delay=delay,
             at=at,
             expires=expires,
@@ -188,7 +166,7 @@ class Kind:
         )
         return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
 
-    async def enqueue(self, *args: Any, conn: AsyncConnection | None = None, **more: Any) -> Ticket:
+    async def enqueue(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
         """Commit a job durably, or join the caller's transaction.
 
         Args:
@@ -202,23 +180,25 @@ class Kind:
             ConfigError: ``conn`` is no ``AsyncConnection``.
             As ``request``, and the store's own errors.
         """
-        _check_conn(conn, AsyncConnection)
+        if conn is not None:
+            require_transaction(aborrow(conn))
         request = self.request(*args, **more)
         store = await self.app.ready()
         op = self._accept(request.queue, [request.job])
         [accepted] = await store.arun(op, conn)
         return self._granted(op, request, accepted)
 
-    def enqueue_sync(self, *args: Any, conn: Connection | None = None, **more: Any) -> Ticket:
+    def enqueue_sync(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
         """The same from a thread; ``conn`` is a synchronous psycopg connection."""
-        _check_conn(conn, Connection)
+        if conn is not None:
+            require_transaction(borrow(conn))
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
         [accepted] = self.app.store.run(op, conn)
         return self._granted(op, request, accepted)
 
     async def enqueue_many(
-        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: AsyncConnection | None = None
+        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
     ) -> list[Ticket]:
         """Commit many jobs, one round trip for each queue they go to; answers in their order.
 
@@ -233,7 +213,8 @@ class Kind:
             Refused: a request is another kind's, or none.
             As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload.
         """
-        _check_conn(conn, AsyncConnection)
+        if conn is not None:
+            require_transaction(aborrow(conn))
         batch = self._checked(requests)
         store = await self.app.ready()
         answers: dict[UUID, Accepted] = {}
@@ -243,10 +224,11 @@ class Kind:
         return [self._ticket(request, answers[request.job.id]) for request in batch]
 
     def enqueue_many_sync(
-        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: Connection | None = None
+        self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
     ) -> list[Ticket]:
         """The same from a thread; ``conn`` is a synchronous psycopg connection."""
-        _check_conn(conn, Connection)
+        if conn is not None:
+            require_transaction(borrow(conn))
         batch = self._checked(requests)
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
@@ -321,18 +303,3 @@ def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
-
-
-def _check_conn(conn: object, wanted: type[AsyncConnection | Connection]) -> None:
-    """See that ``conn`` is of the kind that an enqueue can use, before anything is sent on it."""
-    if conn is None or isinstance(conn, wanted):
-        return
-    if isinstance(conn, AsyncConnection):
-        hint = "With an AsyncConnection use await enqueue or enqueue_many."
-    elif isinstance(conn, Connection):
-        hint = "With a synchronous connection use enqueue_sync or enqueue_many_sync."
-    else:
-        hint = "Hand over an open psycopg connection, or leave conn out."
-    raise ConfigError(
-        f"conn is of type {type(conn).__name__}, not psycopg.{wanted.__name__}.", kept="Nothing was stored.", hint=hint
-    )

@@ -30,6 +30,8 @@ def new_job(
     payload: str,
     *,
     key: str | None = None,
+    replace: bool = False,
+    wants_result: bool = False,
     delay: Duration = 0,
     at: datetime | None = None,
     expires: Duration | datetime | None = None,
@@ -40,7 +42,7 @@ def new_job(
 
     Args:
         payload, headers: JSON texts; they are stored as they are.
-        key, delay, at, expires, priority: see ``Kind.request``.
+        key, replace, wants_result, delay, at, expires, priority: see ``Kind.request``.
 
     Raises:
         Refused, ConfigError: an option that cannot be.
@@ -48,6 +50,8 @@ def new_job(
     seconds = wait("delay", delay)
     if at is not None and seconds:
         raise Refused("A job cannot have both a delay and a moment.", hint="Give delay or at.")
+    if replace and key is None:
+        raise Refused("A job without a key replaces nothing.", hint="Give the key of the job that is to be replaced.")
     later = expires if isinstance(expires, datetime) else None
     return NewJob(
         id=uuid7(),
@@ -59,6 +63,8 @@ def new_job(
         expires_at=None if later is None else _moment("expires", later),
         key=None if key is None else checked_key(key),
         headers=None if headers is None else _headers(headers),
+        replace=bool(replace),
+        wants_result=bool(wants_result),
     )
 
 
@@ -88,6 +94,11 @@ def refusal(op: Accept, job: NewJob, accepted: Accepted) -> Refused | None:
             job_id=str(accepted.id),
             held=accepted.held or "",
             given=accepted.given or "",
+        )
+    if accepted.answer == "no_result":
+        return Refused(
+            f"The result of this job would be kept nowhere: queue {op.queue!r} has retention 0, and the job no key.",
+            hint="Give it an idempotency key: its result is kept with the key.",
         )
     if accepted.answer == "too_large":
         return PayloadTooLarge(

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import RegisterKinds, SetKind
+from tenure.store.protocol import Known, RegisterKinds, SetKind
 from tests.cli.conftest import KINDS, Answer, Cli
-from tests.store.steps import look
+from tests.store.steps import claim, look
 
 SECRET = "hunter2"  # noqa: S105
 
@@ -240,3 +240,22 @@ def test_a_moment_in_the_past_means_now(cli: Cli, store: PostgresStore) -> None:
     id = UUID(enqueue(cli, "work", "--at", "2001-01-01T00:00:00Z", "--queue", "q").json["id"])
     record = look(store, id)
     assert record.available_at == record.accepted_at
+
+
+def test_replace_changes_the_keys_job_until_it_was_claimed(cli: Cli, dsn: str) -> None:
+    held = enqueue(cli, "mail.send", "--json", '{"order_id": 1}', "--key", "k").json
+    changed = enqueue(cli, "mail.send", "--json", '{"order_id": 2}', "--key", "k", "--replace", "--delay", "1h").json
+    assert (changed["id"], changed["answer"]) == (held["id"], "replaced")
+    assert row(dsn, held["id"])["payload"] == {"order_id": 2}
+    lines = '{"kind": "mail.send", "args": {"order_id": 3}, "key": "k", "replace": true}'
+    assert cli("enqueue", "--from", "-", input=lines).code == 0
+    assert row(dsn, held["id"])["payload"] == {"order_id": 3}
+    refused = enqueue(cli, "mail.send", "--json", '{"order_id": 2}', "--replace")
+    assert (refused.code, "without a key replaces nothing" in error(refused)["what"]) == (1, True)
+
+
+def test_a_claimed_job_is_not_replaced(cli: Cli, store: PostgresStore) -> None:
+    enqueue(cli, "work", "--key", "k")
+    claim(store, queue="q2", known=[Known("work", 2, 30.0)])
+    refused = enqueue(cli, "work", "--key", "k", "--replace")
+    assert (refused.code, "can no longer be replaced" in error(refused)["what"]) == (1, True)

@@ -11,7 +11,7 @@ import pytest
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Cancel
 from tests.cli.conftest import Cli
-from tests.store.steps import accept, bury, claim, complete, dead, look, offer, reclaim, retry, take
+from tests.store.steps import accept, bury, claim, complete, dead, look, offer, reclaim, retry, set_queue, take
 from tests.store.steps import new as new_job
 
 
@@ -153,3 +153,29 @@ def test_what_a_dead_job_died_of_stands_in_its_history(cli: Cli, store: Postgres
 
 def test_dead_letters_have_a_list_of_their_own(cli: Cli) -> None:
     assert "tenure dead list" in cli("jobs", "list", "--state", "dead").err
+
+
+def test_a_job_is_shown_by_its_key(cli: Cli, store: PostgresStore) -> None:
+    offer(store, job := new_job('{"n": 1}', key="order-42"))
+    assert cli("jobs", "show", "--key", "order-42", "--queue", "q", "--json").json["id"] == str(job.id)
+    missing = cli("jobs", "show", "--key", "order-42")
+    assert (missing.code, "no key 'order-42'" in missing.err) == (1, True)
+
+
+def test_a_key_remembers_the_result_of_a_job_that_its_queue_did_not_keep(cli: Cli, store: PostgresStore) -> None:
+    set_queue(store, retention=0)
+    offer(store, job := new_job('{"n": 1}', key="k"))
+    complete(store, claim(store)[0], '{"sum": 1.50}')
+    told = cli("jobs", "show", "--key", "k", "--queue", "q", "--json")
+    assert (told.json["id"], told.json["state"], told.json["kind"]) == (str(job.id), "done", "work")
+    assert '"result": {"sum": 1.50}' in told.out
+    shown = cli("jobs", "show", "--key", "k", "--queue", "q").out
+    assert "done" in shown
+    assert '"sum": 1.50' in shown
+    assert cli("jobs", "show", job.id).code == 1
+
+
+@pytest.mark.parametrize("args", [[], [str(uuid4()), "--key", "k"]], ids=["neither", "both"])
+def test_a_job_is_named_by_its_id_or_its_key(cli: Cli, args: list[str]) -> None:
+    answer = cli("jobs", "show", *args)
+    assert (answer.code, "Give the ID of a job, or --key" in answer.err) == (2, True)

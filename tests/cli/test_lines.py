@@ -60,6 +60,8 @@ def test_every_member_is_understood() -> None:
         None,
         "x",
         '{"a": 1.0}',
+        False,
+        False,
     )
 
 

@@ -141,6 +141,10 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "look_up anywhere": ops.LookUp(None, settled[:3]),
         "look_up_key": ops.LookUpKey(QUEUE, "k1"),
         "dedup": ops.Dedup(QUEUE, "q/work/new", "", uuid4(), None),
+        "keep": ops.Keep(QUEUE, "q/work/k1", "", '"x"'),
+        "kept": ops.Kept(QUEUE, "q/work/k1", ""),
+        "follow": ops.Follow(QUEUE, settled[:3]),
+        "replace": ops.Replace(QUEUE, "work", 1, "work", [_job(f"k{n}") for n in range(1, BATCH + 1)]),
     }
 
 
@@ -170,6 +174,10 @@ STATEMENTS = (
     "look_up anywhere",
     "look_up_key",
     "dedup",
+    "keep",
+    "kept",
+    "follow",
+    "replace",
 )
 
 _LEASED = f"""
@@ -178,8 +186,11 @@ _LEASED = f"""
 
 
 def _accept(keys: Iterator[str | None] | list[str]) -> ops.Accept:
-    jobs = [NewJob(uuid4(), '{"a": 1}', key=key) for key in keys]
-    return ops.Accept(QUEUE, "work", 1, "work", 10, 60.0, 10_000, jobs)
+    return ops.Accept(QUEUE, "work", 1, "work", 10, 60.0, 10_000, [_job(key) for key in keys])
+
+
+def _job(key: str | None) -> NewJob:
+    return NewJob(uuid4(), '{"a": 1}', key=key)
 
 
 class Explained:

@@ -55,6 +55,9 @@ MOST_BUFFERS = {
     "look_up": 100,
     "look_up_key": 20,
     "dedup": 50,
+    "keep": 50,
+    "kept": 20,
+    "follow": 150,
 }
 """Pages a statement may touch: a few for each row and index it changes, and nothing that grows with the tables."""
 

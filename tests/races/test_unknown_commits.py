@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tenure.errors import OutcomeUnknown, StoreUnavailable
+from tenure.errors import StoreUnavailable
 from tenure.job import State
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
@@ -38,44 +38,6 @@ around = pytest.mark.parametrize("when", ["before", "after"])
 def wire(store: PostgresStore) -> Iterator[Wire]:
     with tapped(store.dsn) as wire:
         yield wire
-
-
-@around
-def test_an_enqueue_is_repeated_with_its_key(sessions: Sessions, wire: Wire, when: str) -> None:
-    cut = wire.cut(when, "accept")
-    lost = new({"x": 1}, key="a")
-    with pytest.raises(OutcomeUnknown, match="may or may not"):
-        offer(wire.store, lost)
-    cut.wait()
-    [again] = offer(wire.store, new({"x": 1}, key="a"))
-    assert again.answer == ("new" if when == "before" else "same")
-    assert (again.id == lost.id) == (when == "after")
-    assert [leased.id for leased in claim(sessions.store)] == [again.id]
-
-
-@around
-def test_a_batch_is_repeated_as_a_whole(sessions: Sessions, wire: Wire, when: str) -> None:
-    cut = wire.cut(when, "accept")
-    jobs = [new({"n": n}, key=f"k{n}") for n in range(100)]
-    with pytest.raises(OutcomeUnknown):
-        offer(wire.store, *jobs)
-    cut.wait()
-    assert {answer.answer for answer in offer(wire.store, *jobs)} == {"new" if when == "before" else "same"}
-    assert len(claim(sessions.store)) == 100
-
-
-@around
-def test_without_a_key_the_same_id_is_the_same_job(sessions: Sessions, wire: Wire, when: str) -> None:
-    cut = wire.cut(when, "accept")
-    job = new({"x": 1})
-    with pytest.raises(OutcomeUnknown):
-        offer(wire.store, job)
-    cut.wait()
-    [again] = offer(wire.store, job)
-    assert (again.answer, again.id) == ("new" if when == "before" else "same", job.id)
-    assert [leased.id for leased in claim(sessions.store)] == [job.id]
-    [while_running] = offer(wire.store, job)
-    assert (while_running.answer, while_running.state) == ("same", State.RUNNING)
 
 
 @pytest.mark.parametrize("end", ["commit", "rollback", "kill"])

@@ -160,4 +160,4 @@ def test_a_result_is_stored_as_it_is(app: Tenure) -> None:
         "nothing": None,
     }
     again = returns.enqueue_sync(key="k")
-    assert (again.answer, again.state, json.loads(again.result or "")["text"]) == ("same", State.DONE, "ä")
+    assert (again.answer, again.state, again.result_sync()["text"]) == ("same", State.DONE, "ä")

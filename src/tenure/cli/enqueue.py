@@ -29,7 +29,7 @@ EXAMPLES = "\n\n".join(
         "tenure enqueue --from jobs.jsonl",
         "zcat jobs.jsonl.gz | tenure enqueue mail.send_receipt --from -",
         'A line of a file: {"kind": "mail.send_receipt", "args": {"order_id": 42}, "key": "order-42"}; it may also have'
-        " delay, at, expires, priority, queue and headers. Bad lines are reported by number, the others accepted.",
+        " replace, delay, at, expires, priority, queue and headers. Bad lines are reported by number, the others accepted.",
     ]
 )
 
@@ -56,6 +56,9 @@ def enqueue(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: the same again gives the same job.", show_default=False)
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Change the key's job instead, if it was never claimed.")
+    ] = False,
     delay: Annotated[str | None, typer.Option(help="How long to wait: 30s, 5m, 1h, 7d.", show_default=False)] = None,
     at: Annotated[
         str | None, typer.Option(help="Or until when: 2030-01-31T12:00:00+01:00.", show_default=False)
@@ -81,7 +84,7 @@ def enqueue(
         checked_name("queue", queue)
     if source is not None:
         _refuse_with_file(
-            {"--json": payload, "--key": key, "--delay": delay, "--at": at}
+            {"--json": payload, "--key": key, "--replace": replace or None, "--delay": delay, "--at": at}
             | {"--expires": expires, "--headers": headers, "--priority": priority}
         )
         _many(dsn, schema, source, Given(kind, kind_version, queue), as_json)
@@ -91,6 +94,7 @@ def enqueue(
         job = new_job(
             _read(payload),
             key=key,
+            replace=replace,
             delay=delay or 0,
             at=moment("at", at),
             expires=expiry(expires),

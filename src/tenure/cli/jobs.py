@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, cast
 from uuid import UUID
 
 import typer
@@ -70,24 +71,40 @@ def list_jobs(
         show.note("No such jobs.")
 
 
-@app.command("show", epilog="Example: tenure jobs show 0198c2d4-7f3a-7a51-9a34-3c1f0e8b2d11")
+@app.command(
+    "show",
+    epilog="Examples:\n\ntenure jobs show 0198c2d4-7f3a-7a51-9a34-3c1f0e8b2d11\n\n"
+    "tenure jobs show --key order-42 --queue mail",
+)
 def show_job(
-    id: Annotated[UUID, typer.Argument(help="Id of a job, live, archived or dead.", show_default=False)],
+    id: Annotated[UUID | None, typer.Argument(help="Id of a job, live, archived or dead.", show_default=False)] = None,
+    key: Annotated[str | None, typer.Option(help="Or its idempotency key.", show_default=False)] = None,
+    queue: Annotated[str, typer.Option(help="The queue in which the key was accepted.")] = "default",
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
 ) -> None:
     """Print everything that is known of a job: payload, result, and how its attempts failed."""
     from tenure.cli import records
+    from tenure.store.protocol import LookUpKey
 
+    if (id is None) == (key is None):
+        raise typer.BadParameter("Give the ID of a job, or --key.")
     with opened(dsn, schema) as tenure:
-        found, _ = look_up(tenure.store, [id])
-    if not found:
+        held = None if key is None else tenure.store.run(LookUpKey(queue, key))
+        if held is None and id is None:
+            raise Refused(f"Queue {queue!r} has no key {key!r} (any more).", kept="")
+        found, _ = look_up(tenure.store, [held.job_id if held else cast("UUID", id)])
+    if found:
+        told, page = records.as_dict(found[0]), partial(records.page, found[0])
+    elif held:
+        told, page = records.key_as_dict(held), partial(records.key_page, held)
+    else:
         raise Refused(f"There is no job {id} (any more).", kept="")
     if as_json:
-        show.json_line(records.as_dict(found[0]))
+        show.json_line(told)
     else:
-        records.page(found[0])
+        page()
 
 
 @app.command("cancel", epilog="Example: tenure jobs cancel 0198c2d4-7f3a-7a51-9a34-3c1f0e8b2d11")

@@ -23,7 +23,7 @@ from tenure.policy import duration
 LONGEST = 4 * 1024 * 1024
 """Bytes of the longest line that is looked at."""
 
-_MEMBERS = ("kind", "args", "key", "delay", "at", "expires", "priority", "queue", "headers")
+_MEMBERS = ("kind", "args", "key", "replace", "delay", "at", "expires", "priority", "queue", "headers")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -86,6 +86,7 @@ def parsed(line: Line) -> Offer:
         job=new_job(
             members["args"].text if "args" in values else "{}",
             key=_text(values, "key"),
+            replace=_truth(values, "replace"),
             delay=_duration(values, "delay") or 0,
             at=moment("at", _text(values, "at")),
             expires=_expiry(values),
@@ -186,6 +187,13 @@ def _whole(values: dict[str, Any], name: str, default: int) -> int:
     value = values.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Refused(f"{name} is not a whole number.")
+    return value
+
+
+def _truth(values: dict[str, Any], name: str) -> bool:
+    value = values.get(name, False)
+    if not isinstance(value, bool):
+        raise Refused(f"{name} is neither true nor false.")
     return value
 
 

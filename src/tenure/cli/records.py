@@ -8,6 +8,7 @@ from typing import Any
 
 from tenure.cli import show
 from tenure.job import Record
+from tenure.store.protocol import KeyRecord
 
 _TEXTS = ("payload", "headers", "history", "result")
 
@@ -78,6 +79,7 @@ def page(record: Record) -> None:
             "gate": record.gate,
             "accepted": record.accepted_at,
             "available": record.available_at,
+            "first claimed": record.first_claimed_at,
             "claimed": record.claimed_at,
             "lease until": record.lease_until,
             "worker": record.worker,
@@ -87,6 +89,31 @@ def page(record: Record) -> None:
             "headers": _pretty(record.headers),
             "result": _pretty(record.result),
             "history": "\n\n".join(map(_failure, _failures(record))),
+        }
+    )
+
+
+def key_as_dict(held: KeyRecord) -> dict[str, Any]:
+    """What an idempotency key remembers of a job whose row is gone, for JSON."""
+    told = {
+        "id": held.job_id,
+        "kind": held.kind,
+        "state": held.state,
+        "result": held.result,
+        "key_until": held.expires_at,
+    }
+    return told if held.result is None else told | {"result": show.Raw(held.result)}
+
+
+def key_page(held: KeyRecord) -> None:
+    """Print what an idempotency key remembers of a job whose row is gone."""
+    show.details(
+        {
+            "id": held.job_id,
+            "kind": held.kind,
+            "state": held.state,
+            "key held until": held.expires_at,
+            "result": _pretty(held.result),
         }
     )
 

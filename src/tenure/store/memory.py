@@ -25,6 +25,7 @@ from uuid import UUID
 from tenure.errors import InvalidPayload
 from tenure.job import Accepted, CancelReason, DeadReason, Job, NewJob, Record, State
 from tenure.store import protocol as ops
+from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
 from tenure.store.memory_rows import Effect, Key, Row, over
 
@@ -106,12 +107,36 @@ class MemoryStore:
             jobs = [new._replace(payload=jsonb_text(new.payload), headers=_stored(new.headers)) for new in op.jobs]
         except ValueError as error:
             raise InvalidPayload(f"PostgreSQL could not keep this payload: {error}.") from error
-        return [self._accept_one(op, new) for new in jobs]
+        return [self._accept_or_replace(op, new) for new in jobs]
+
+    def _accept_or_replace(self, op: ops.Accept, new: NewJob) -> Accepted:
+        told = self._accept_one(op, new)
+        if not new.replace or told.id == new.id or told.answer not in ("same", "conflict"):
+            return told
+        changes = ops.Replace(op.queue, op.kind, op.version, op.fingerprint_kind, [new._replace(id=told.id)])
+        return replaced(told) if self._replace(changes) else told._replace(answer="conflict")
+
+    @_do.register
+    def _replace(self, op: ops.Replace) -> list[UUID]:
+        changed: dict[UUID, None] = {}
+        for new in op.jobs:
+            row, held = self.hot.get(new.id), self._keys.get((op.queue, new.key or ""))
+            if row is None or held is None or held.job_id != new.id or row.key != new.key or row.queue != op.queue:
+                continue
+            if row.state is State.PENDING and not row.claims and row.kind in (op.kind, op.fingerprint_kind):
+                row.payload, row.headers, row.version = jsonb_text(new.payload), _stored(new.headers), op.version
+                row.available_at = max(self._at, new.at or self._later(new.delay))
+                row.expires_at = new.expires_at or (None if new.expires_in is None else self._later(new.expires_in))
+                held.fingerprint = _fingerprint(op.fingerprint_kind, row.payload)
+                changed[row.id] = None
+        return list(changed)
 
     def _accept_one(self, op: ops.Accept, new: NewJob) -> Accepted:
         given = _fingerprint(op.fingerprint_kind, new.payload) if new.key is not None else None
         if len(new.payload.encode()) > op.max_bytes:
             return Accepted(new.id, "too_large", State.PENDING, None, None, given)
+        if new.wants_result and new.key is None and self._queue(op.queue).retention == 0:
+            return Accepted(new.id, "no_result", State.PENDING, None, None, given)
         if known := self._find(new.id):
             return Accepted(new.id, "same", known.state, known.result, given, given)
         if new.key is not None and given is not None:
@@ -161,6 +186,15 @@ class MemoryStore:
         return {row.id: self._record(row) for row in rows}
 
     @_do.register
+    def _follow(self, op: ops.Follow) -> dict[UUID, ops.Whereabouts]:
+        kept = self._queue(op.queue).retention != 0
+        rows = {id: self._find(id) for id in op.ids}
+        return {
+            id: ops.Whereabouts(row.state.value if row else None, row.result if row else None, kept)
+            for id, row in rows.items()
+        }
+
+    @_do.register
     def _look_up_key(self, op: ops.LookUpKey) -> ops.KeyRecord | None:
         held = self._keys.get((op.queue, op.key))
         if held is None or over(held.expires_at, self._at):
@@ -194,6 +228,7 @@ class MemoryStore:
         row.token, row.worker = op.token, op.worker
         row.lease = next(known.lease for known in op.known if row.known_to([known]))
         row.claimed_at, row.lease_until = self._at, self._later(row.lease)
+        row.first_claimed_at = row.first_claimed_at or self._at
         return row.job()
 
     @_do.register
@@ -309,6 +344,16 @@ class MemoryStore:
         self._effects[where] = Effect(op.job_id, None if op.ttl is None else self._later(op.ttl))
         return True
 
+    @_do.register
+    def _keep(self, op: ops.Keep) -> None:
+        if effect := self._effects.get((op.queue, op.dedup_key, op.step)):
+            effect.result = _stored(op.result)
+
+    @_do.register
+    def _kept(self, op: ops.Kept) -> str | None:
+        effect = self._effects.get((op.queue, op.dedup_key, op.step))
+        return effect.result if effect else None
+
     # ------------------------------------------------------------------------------------------------------ people
 
     @_do.register
@@ -353,6 +398,7 @@ class MemoryStore:
         row.attempts = row.deferrals = row.expiries = row.deaths = 0
         row.redrives += 1
         row.suspect = row.reason == "poison"
+        row.first_claimed_at = None if item.may_duplicate else row.first_claimed_at
         row.reason = row.ended_at = row.settled = row.expires_at = row.claimed_at = row.worker = None
         self.hot[row.id] = row
         self._return(row, item.delay)

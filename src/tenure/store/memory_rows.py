@@ -56,6 +56,7 @@ class Row:
     lease: float = 0.0
     lease_until: datetime | None = None
     claimed_at: datetime | None = None
+    first_claimed_at: datetime | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     result: str | None = None
     ended_at: datetime | None = None
@@ -80,7 +81,8 @@ class Row:
     def job(self) -> Job:
         """As its handler sees it."""
         known = {name: getattr(self, name) for name in Job._fields if hasattr(self, name)}
-        return Job(attempt=self.attempts, **known)
+        first, last = self.first_claimed_at, self.claimed_at
+        return Job(attempt=self.attempts, age=(last - first).total_seconds() if first and last else 0.0, **known)
 
     def record(self, worker: str | None) -> Record:
         """As people see it, with the name of its worker."""
@@ -111,6 +113,7 @@ class Effect:
 
     job_id: UUID
     expires_at: datetime | None
+    result: str | None = None
 
 
 def over(deadline: datetime | None, at: datetime) -> bool:

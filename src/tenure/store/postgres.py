@@ -10,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.rows import tuple_row
 
-from tenure.errors import InvalidPayload, OutcomeUnknown
+from tenure.drivers import Rows, Script, Statement, aborrow, arun, borrow, run, sqlstate
+from tenure.drivers.psycopg import AsyncPsycopg, Psycopg
+from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, TenureError
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
+from tenure.store.acceptance import accepting, accepting_again
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
 from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
@@ -31,7 +34,6 @@ from tenure.store.statements import schema_name, statement
 from tenure.store.upkeep import upkeep
 
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
 Params = dict[str, Any]
 
 
@@ -90,76 +92,92 @@ class PostgresStore:
         """A connection for ``run`` in the hands of a caller who must be able to cut it."""
         return self._sync.take()
 
-    def run(self, op: p.Op[T], conn: Connection | None = None) -> T:
+    def run(self, op: p.Op[T], conn: object = None) -> T:
         """Do an operation, on ``conn`` inside its transaction or on a connection of our own.
 
         Raises:
-            StoreUnavailable: the database went away; OutcomeUnknown when that was around the commit of an Accept.
+            StoreUnavailable: the database went away.
+            OutcomeUnknown: it did so around the commit of an Accept, and what became of that cannot be found out.
             SchemaMismatch: the schema is missing.
         """
         if _nothing_to_do(op):
             return _read(op, [])
+        if isinstance(op, p.Upkeep):
+            return cast(T, self._upkeep())
+        if conn is not None:
+            with self._foreign(op):
+                return run(self._script(op), borrow(conn))
         try:
-            if isinstance(op, p.Upkeep):
-                return cast(T, self._upkeep())
-            if conn is not None:
-                return self._on(op, conn)
             with self._sync.take() as own:
-                return self._on(op, own)
+                return run(self._script(op), Psycopg(own))
         except psycopg.Error as error:
-            told = self._told(error, op, foreign=conn is not None)
-            if told is error:
-                raise
-            raise told from error
+            if not _commit_unknown(error, op):
+                self._tell(error, op)
+        return cast(T, self._again(cast(p.Accept, op)))
 
-    async def arun(self, op: p.Op[T], conn: AsyncConnection | None = None) -> T:
+    async def arun(self, op: p.Op[T], conn: object = None) -> T:
         """The same on an event loop."""
         if _nothing_to_do(op):
             return _read(op, [])
+        if isinstance(op, p.Upkeep):
+            return cast(T, await asyncio.to_thread(self._upkeep))
+        if conn is not None:
+            with self._foreign(op):
+                return await arun(self._script(op), aborrow(conn))
         try:
-            if isinstance(op, p.Upkeep):
-                return cast(T, await asyncio.to_thread(self._upkeep))
-            if conn is not None:
-                return await self._aon(op, conn)
             async with self._async.take() as own:
                 return await self._in_time(op, own)
         except psycopg.Error as error:
-            told = self._told(error, op, foreign=conn is not None)
-            if told is error:
-                raise
-            raise told from error
+            if not _commit_unknown(error, op):
+                self._tell(error, op)
+        return cast(T, await self._aagain(cast(p.Accept, op)))
 
-    def _on(self, op: p.Op[T], conn: Connection) -> T:
-        answer = self._once(op, conn)
-        while rest := _unseen(op, answer):
-            _fill(answer, self._once(rest, conn))
-        return answer
+    def _script(self, op: p.Op[T]) -> Script[T]:
+        """What is said for an operation."""
+        return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
-    def _once(self, op: p.Op[T], conn: Connection) -> T:
-        with psycopg.Cursor(conn, row_factory=tuple_row) as cursor:  # whatever the caller's connection prefers
-            cursor.execute(self._sql(op), _params(op))
-            return _read(op, [] if isinstance(op, _SILENT) else cursor.fetchall())
-
-    async def _aon(self, op: p.Op[T], conn: AsyncConnection) -> T:
-        answer = await self._aonce(op, conn)
-        while rest := _unseen(op, answer):
-            _fill(answer, await self._aonce(rest, conn))
-        return answer
+    def _said(self, op: p.Op[T]) -> Script[T]:
+        """One statement, and its rows read."""
+        silent = isinstance(op, _SILENT)
+        rows = yield Statement(self._sql(op), _params(op), answers=not silent)
+        return _read(op, rows)
 
     async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
         """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
         if self._patience is None:
-            return await self._aon(op, own)
+            return await arun(self._script(op), AsyncPsycopg(own))
         timer = asyncio.get_running_loop().call_later(DEADLINE, cut, own)
         try:
-            return await self._aon(op, own)
+            return await arun(self._script(op), AsyncPsycopg(own))
         finally:
             timer.cancel()
 
-    async def _aonce(self, op: p.Op[T], conn: AsyncConnection) -> T:
-        async with psycopg.AsyncCursor(conn, row_factory=tuple_row) as cursor:
-            await cursor.execute(self._sql(op), _params(op))
-            return _read(op, [] if isinstance(op, _SILENT) else await cursor.fetchall())
+    def _again(self, op: p.Accept) -> list[Accepted]:
+        """Accept once more, after an answer was lost, until the database can be asked what became of it."""
+        for pause in _pauses():
+            time.sleep(pause)
+            try:
+                with self._sync.take() as own:
+                    return run(accepting_again(op, self._said), Psycopg(own))
+            except OUTAGE:
+                continue
+            except psycopg.Error as error:
+                if not (_commit_unknown(error, op) or isinstance(explained(error), OUTAGE)):
+                    self._tell(error, op)
+        raise _unknown(op)
+
+    async def _aagain(self, op: p.Accept) -> list[Accepted]:
+        for pause in _pauses():
+            await asyncio.sleep(pause)
+            try:
+                async with self._async.take() as own:
+                    return await arun(accepting_again(op, self._said), AsyncPsycopg(own))
+            except OUTAGE:
+                continue
+            except psycopg.Error as error:
+                if not (_commit_unknown(error, op) or isinstance(explained(error), OUTAGE)):
+                    self._tell(error, op)
+        raise _unknown(op)
 
     def _sql(self, op: p.Op[Any]) -> str:
         return statement(_file(type(op).__name__), self.schema)
@@ -168,21 +186,23 @@ class PostgresStore:
         with connect(self.dsn) as conn:
             return upkeep(conn, self.schema)
 
-    def _told(self, error: psycopg.Error, op: p.Op[Any], *, foreign: bool) -> Exception:
-        """The error in our words; in the caller's own transaction only what the caller cannot know better."""
-        if isinstance(error, (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)):
-            return schema_missing(self.schema)
-        if isinstance(op, p.Accept) and isinstance(error, _UNKEEPABLE):
-            return InvalidPayload(f"PostgreSQL cannot keep this payload: {str(error).splitlines()[0]}.")
-        if foreign:
-            return error
-        if isinstance(op, p.Accept) and isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-            return OutcomeUnknown(
-                "The connection was lost around the commit.",
-                kept="The jobs may or may not have been stored.",
-                hint=_REPEAT if all(job.key is not None for job in op.jobs) else _LOOK,
-            )
-        return explained(error) or error
+    @contextmanager
+    def _foreign(self, op: p.Op[Any]) -> Iterator[None]:
+        """In the caller's own transaction, errors are the caller's: ours are those that the caller cannot know better."""
+        try:
+            yield
+        except Exception as error:
+            told = _in_our_words(sqlstate(error), error, op, self.schema)
+            if told is None:
+                raise
+            raise told from error
+
+    def _tell(self, error: psycopg.Error, op: p.Op[Any]) -> NoReturn:
+        """Raise the error, in our words where there are any."""
+        told = _in_our_words(error.sqlstate, error, op, self.schema) or explained(error)
+        if told is None:
+            raise error
+        raise told from error
 
     def close(self) -> None:
         """Close the idle connections, of ``run`` and of ``arun``."""
@@ -190,19 +210,58 @@ class PostgresStore:
         self._async.drop()
 
 
-_SILENT = (p.SeeWorker, p.ForgetWorker)
+_SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep)
 """What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
 
-_REPEAT = "Enqueue again with the same idempotency keys: that never stores a second job."
-_LOOK = "Look for the jobs before you enqueue them again; with an idempotency key repeating is always safe."
-
-_UNKEEPABLE = (
-    psycopg.errors.UntranslatableCharacter,
-    psycopg.errors.InvalidTextRepresentation,
-    psycopg.errors.NumericValueOutOfRange,
-    psycopg.errors.StatementTooComplex,
-    psycopg.errors.ProgramLimitExceeded,
+_UNKEEPABLE = frozenset(
+    cls.sqlstate
+    for cls in (
+        psycopg.errors.UntranslatableCharacter,
+        psycopg.errors.InvalidTextRepresentation,
+        psycopg.errors.NumericValueOutOfRange,
+        psycopg.errors.StatementTooComplex,
+        psycopg.errors.ProgramLimitExceeded,
+    )
 )
+
+_MISSING = frozenset({psycopg.errors.UndefinedTable.sqlstate, psycopg.errors.InvalidSchemaName.sqlstate})
+
+
+def _in_our_words(code: str | None, error: Exception, op: p.Op[Any], schema: str) -> TenureError | None:
+    if code in _MISSING:
+        return schema_missing(schema)
+    if isinstance(op, p.Accept) and code in _UNKEEPABLE:
+        return InvalidPayload(f"PostgreSQL cannot keep this payload: {str(error).splitlines()[0]}.")
+    return None
+
+
+def _commit_unknown(error: psycopg.Error, op: p.Op[Any]) -> bool:
+    """Whether the connection was lost in such a way that the jobs may have been accepted or not."""
+    return isinstance(op, p.Accept) and isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+
+
+_PAUSES = (0.05, 1.0)
+_PATIENCE = 10.0
+"""How long an Accept whose answer was lost is tried again, seconds."""
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds to wait before each repeat, until patience ends."""
+    end = time.monotonic() + _PATIENCE
+    pause = 0.0
+    while pause == 0.0 or time.monotonic() + pause < end:
+        yield pause
+        pause = min(max(_PAUSES[0], 2 * pause), _PAUSES[1])
+
+
+def _unknown(op: p.Accept) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "The connection was lost around the commit, and the database cannot be asked.",
+        kept="The jobs may or may not have been stored.",
+        hint="Enqueue again with the same idempotency keys: that never stores a second job."
+        if all(job.key is not None for job in op.jobs)
+        else "Look for the jobs before you enqueue them again; with an idempotency key repeating is always safe.",
+    )
 
 
 @cache
@@ -239,21 +298,6 @@ def _nothing_to_do(op: p.Op[Any]) -> bool:
         for name in _fields(type(op))
         if name in ("jobs", "items", "leases", "ids", "kinds", "known")
     )
-
-
-def _unseen(op: p.Op[Any], answer: Any) -> p.Accept | None:
-    """What an Accept could not see yet: keys that another session committed while it ran."""
-    if not isinstance(op, p.Accept):
-        return None
-    jobs = [job for job, told in zip(op.jobs, answer, strict=True) if told.answer == "unseen"]
-    return p.Accept(**{**{name: getattr(op, name) for name in _fields(p.Accept)}, "jobs": jobs}) if jobs else None
-
-
-def _fill(answer: Any, seen: list[Accepted]) -> None:
-    """Put the second look's answers where the first had none."""
-    places = [n for n, told in enumerate(answer) if told.answer == "unseen"]
-    for place, told in zip(places, seen, strict=True):
-        answer[place] = told
 
 
 # ------------------------------------------------------------------------------------------- how answers are read
@@ -305,6 +349,8 @@ def _none(_: p.Op[Any], _rows: Rows) -> None:
 
 _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Accept: _accepted,
+    p.Replace: _ids,
+    p.Follow: lambda _, rows: {row[0]: p.Whereabouts._make(row[1:]) for row in rows},
     p.LookUp: lambda _, rows: {row[0]: _record(row) for row in rows},
     p.LookUpKey: lambda _, rows: p.KeyRecord._make(rows[0]) if rows else None,
     p.Claim: _jobs,
@@ -319,6 +365,8 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Release: _settlements,
     p.Settled: lambda _, rows: {row[0] for row in rows},
     p.Dedup: _any,
+    p.Keep: _none,
+    p.Kept: lambda _, rows: rows[0][0] if rows else None,
     p.Cancel: _mapping,
     p.RetryNow: _ids,
     p.SetPriority: _ids,

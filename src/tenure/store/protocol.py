@@ -74,6 +74,47 @@ class Accept(Op[list[Accepted]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Replace(Op[list[UUID]]):
+    """Change keyed jobs that are pending and were never claimed: payload, version, time, headers, fingerprint.
+
+    Answers those it changed; the others' keys are held by something else now, or their jobs were claimed. Of equal ids in
+    one call the last wins.
+
+    Args:
+        jobs: what was offered, under the ids of the jobs that hold the keys.
+        kind, fingerprint_kind: jobs of other kinds are left alone.
+    """
+
+    queue: str
+    kind: str
+    version: int
+    fingerprint_kind: str
+    jobs: Sequence[NewJob]
+
+
+class Whereabouts(NamedTuple):
+    """Where a job is.
+
+    Args:
+        state: present state; None when it is nowhere: its end is not remembered, or it never was.
+        result: JSON text of its result.
+        kept: its queue keeps what has ended.
+    """
+
+    state: str | None
+    result: str | None
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Follow(Op[dict[UUID, Whereabouts]]):
+    """Where jobs are, in few words; an answer for each. Who repeats an Accept sees those that have ended as ended."""
+
+    queue: str
+    ids: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True)
 class LookUp(Op[dict[UUID, Record]]):
     """Find jobs by id, wherever they are; what is not in the answer is not known (any more).
 
@@ -291,7 +332,8 @@ class Dedup(Op[bool]):
     Waits for another transaction that is writing the same row.
 
     Args:
-        dedup_key: ``Job.idempotency_key``.
+        queue: where the key was accepted; empty for a natural key, which is one in all queues.
+        dedup_key: ``Job.idempotency_key``, or a natural key with its kind.
         step: which effect of the job.
         ttl: seconds until the row may be pruned; None when it lives and goes with the idempotency key's row.
     """
@@ -301,6 +343,25 @@ class Dedup(Op[bool]):
     step: str
     job_id: UUID
     ttl: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Keep(Op[None]):
+    """Keep an effect's result (JSON text) in its dedup row, for others with the same natural key."""
+
+    queue: str
+    dedup_key: str
+    step: str
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Op[str | None]):
+    """The result (JSON text) that is kept in a dedup row; None when there is none, or no row."""
+
+    queue: str
+    dedup_key: str
+    step: str
 
 
 # ------------------------------------------------------------------------------------------- people and housekeeping
@@ -366,13 +427,20 @@ class NextExpiry(Op[float | None]):
 
 
 class Revived(NamedTuple):
-    """A dead letter to be redriven; ``payload`` (JSON text) and ``kind`` replace its own; ``delay`` in seconds."""
+    """A dead letter to be redriven.
+
+    Args:
+        delay: seconds until it is available.
+        payload, kind, version: replace its own.
+        may_duplicate: forget when it was first claimed: what it did in another database may be done again.
+    """
 
     id: UUID
     delay: float = 0.0
     payload: str | None = None
     kind: str | None = None
     version: int | None = None
+    may_duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _ENDED = (
     "queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims, releases, redrives,"
     " accepted_at, claimed_at, ended_at, expires_at, token, worker, reason, key, key_queue, key_kind, payload, headers,"
-    " history, result"
+    " history, result, first_claimed_at"
 )
 
 

@@ -10,15 +10,18 @@
 with
 asked as materialized (
     select i.*, i.payload_text::jsonb as payload,
-           octet_length(i.payload_text::jsonb::text) <= %(max_bytes)s as fits,
+           case when octet_length(i.payload_text::jsonb::text) > %(max_bytes)s then 'too_large'
+                when i.wants_result and i.key is null and not ({keeps}) then 'no_result'
+           end as refused,
            case when i.key is not null then
                sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8'))
            end as fingerprint
     from unnest(
         %(id)s::uuid[], %(payload)s::text[], %(priority)s::smallint[], %(delay)s::float8[], %(at)s::timestamptz[],
-        %(expires_in)s::float8[], %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[]
+        %(expires_in)s::float8[], %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[],
+        %(wants_result)s::bool[]
     ) with ordinality
-        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, ord)
+        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, ord)
 ),
 policy as materialized (
     select coalesce((max(k.operator ->> 'max_attempts'))::smallint, %(max_attempts)s::smallint) as max_attempts,
@@ -30,7 +33,7 @@ policy as materialized (
 first as materialized (
     select distinct on (a.key) a.key, a.id, a.fingerprint
     from asked a
-    where a.key is not null and a.fits
+    where a.key is not null and a.refused is null
     order by a.key, a.ord
 ),
 expired as materialized (
@@ -68,14 +71,14 @@ accepted as (
            coalesce(a.expires_at, p.now + make_interval(secs => a.expires_in)),
            a.key, a.payload, a.headers::jsonb
     from asked a, policy p
-    where a.fits and (a.key is null or exists (select from won w where w.job_id = a.id))
+    where a.refused is null and (a.key is null or exists (select from won w where w.job_id = a.id))
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
 select coalesce(w.job_id, k.job_id, a.id) as id,
        case
-           when not a.fits then 'too_large'
+           when a.refused is not null then a.refused
            when w.job_id = a.id or c.id is not null then 'new'
            when a.key is null then 'same'
            when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'

@@ -5,8 +5,9 @@
 with
 given as materialized (
     select distinct on (g.id) g.*
-    from unnest(%(id)s::uuid[], %(delay)s::float8[], %(payload)s::text[], %(kind)s::text[], %(version)s::smallint[])
-        as g(id, delay, payload, kind, version)
+    from unnest(%(id)s::uuid[], %(delay)s::float8[], %(payload)s::text[], %(kind)s::text[], %(version)s::smallint[],
+                %(may_duplicate)s::bool[])
+        as g(id, delay, payload, kind, version, may_duplicate)
     order by g.id
 ),
 locked as materialized (
@@ -23,13 +24,15 @@ risen as (
 ),
 revived as (
     insert into tenure.jobs (queue, id, seq, kind, version, priority, max_attempts, claims, releases, redrives, suspect,
-                             available_at, accepted_at, expires_at, key, key_queue, key_kind, payload, headers, history)
+                             available_at, accepted_at, expires_at, key, key_queue, key_kind, payload, headers, history,
+                             first_claimed_at)
     overriding system value
     select r.queue, r.id, r.seq, coalesce(g.kind, r.kind), coalesce(g.version, r.version), r.priority, r.max_attempts,
            r.claims, r.releases, r.redrives + 1, r.reason = 'poison',
            clock_timestamp() + make_interval(secs => g.delay), r.accepted_at, null,
            r.key, r.key_queue, coalesce(r.key_kind, case when g.kind <> r.kind then r.kind end),
-           coalesce(g.payload::jsonb, r.payload), r.headers, r.history
+           coalesce(g.payload::jsonb, r.payload), r.headers, r.history,
+           case when not g.may_duplicate then r.first_claimed_at end
     from risen r
     join given g on g.id = r.id
     returning id

@@ -1,0 +1,22 @@
+"""Other people's connections: what Tenure says on them, and how.
+
+A ``Script`` says statements and is sent their rows; it does no I/O, so one text of it runs on every connection, in a thread
+or on an event loop. ``borrow`` and ``aborrow`` find out whose connection it is that somebody hands in.
+"""
+
+from tenure.drivers.find import aborrow, borrow, require_transaction
+from tenure.drivers.script import ABorrowed, Borrowed, Rows, Script, Statement, arun, run, sqlstate
+
+__all__ = [
+    "ABorrowed",
+    "Borrowed",
+    "Rows",
+    "Script",
+    "Statement",
+    "aborrow",
+    "arun",
+    "borrow",
+    "require_transaction",
+    "run",
+    "sqlstate",
+]

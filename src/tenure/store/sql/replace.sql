@@ -1,0 +1,44 @@
+-- replace: pending -> pending with other content (debounce), where the job was never claimed.
+--
+-- Why it is safe: the job's row is locked, in order of id, before it is judged, so a claim, a cancellation or another
+-- replacement that was under way has ended; jobs first, keys after them, like every settlement. The key's row must still
+-- be this job's. What cannot be changed is left out of the answer; nothing of it is touched.
+with
+given as materialized (
+    select distinct on (i.id) i.*, i.payload_text::jsonb as payload,
+           sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8')) as fingerprint
+    from unnest(
+        %(id)s::uuid[], %(payload)s::text[], %(delay)s::float8[], %(at)s::timestamptz[], %(expires_in)s::float8[],
+        %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[]
+    ) with ordinality as i(id, payload_text, delay, at, expires_in, expires_at, key, headers, ord)
+    order by i.id, i.ord desc
+),
+locked as materialized (
+    select j.id, j.key, j.kind, j.state, j.claims
+    from tenure.jobs j
+    where j.queue = %(queue)s and j.id = any(%(id)s::uuid[])
+    order by j.id
+    for update
+),
+mine as materialized (
+    select g.*, clock_timestamp() as now
+    from given g
+    join locked l on l.id = g.id and l.key = g.key
+    where l.state = 'pending' and l.claims = 0 and l.kind in (%(kind)s, %(fingerprint_kind)s)
+),
+keys as (
+    update tenure.keys k set fingerprint = m.fingerprint
+    from mine m
+    where k.queue = %(queue)s and k.key = m.key and k.job_id = m.id
+    returning k.job_id
+),
+changed as (
+    update tenure.jobs j
+    set payload = m.payload, version = %(version)s, headers = m.headers::jsonb,
+        available_at = greatest(m.now, coalesce(m.at, m.now + make_interval(secs => m.delay))),
+        expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
+    from mine m
+    where j.queue = %(queue)s and j.id = m.id and exists (select from keys k where k.job_id = m.id)
+    returning j.id
+)
+select id from changed
