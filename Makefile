@@ -3,9 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check fmt docs bench clean
+.PHONY: help demo test check fmt docs bench example-catalog example-payment clean
 help: ## print this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 .venv/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tenure needs Python 3.11 or newer: make PYTHON=python3.12"; exit 1; }
@@ -17,6 +17,12 @@ help: ## print this list
 
 demo: .venv/.ready ## watch real work go through the queue while a worker is killed (10 to 20 seconds)
 	@$(BIN)/tenure demo
+
+example-catalog: .venv/.ready ## export and deliver a course catalogue while workers are killed (10 to 20 seconds)
+	@$(BIN)/python -m examples.catalog_export.run
+
+example-payment: .venv/.ready ## pay through a provider that fails after the work, while a worker is killed (about 10 seconds)
+	@$(BIN)/python -m examples.payment.run
 
 test: .venv/.ready ## run the tests (embedded PostgreSQL 18, and 15 where it is found)
 	$(BIN)/pytest

@@ -145,6 +145,7 @@ def test_a_policy_has_the_documented_defaults() -> None:
         "transient": (),
         "max_deferrals": 100,
         "key_ttl": 604800.0,
+        "dedup_ttl": 2592000.0,
     }
 
 

@@ -198,7 +198,7 @@ def test_replace_is_debounce(app: Tenure, double: Kind) -> None:
     assert held.result_sync(0) == {"twice": 4}
     with pytest.raises(Conflict):
         double.enqueue_sync(3, key="k", replace=True)
-    with pytest.raises(Conflict, match="can no longer be replaced: it was claimed"):
+    with pytest.raises(Conflict, match="can no longer be replaced: it was claimed or has ended"):
         double.enqueue_sync(2, key="k", replace=True)
     with pytest.raises(Refused, match="without a key replaces nothing"):
         double.enqueue_sync(2, replace=True)

@@ -11,6 +11,7 @@ ticket = await send_receipt.enqueue(order_id=42, key="order-42")
 """
 
 from tenure.app import Tenure
+from tenure.elsewhere import aapply_if_newer, apply_if_newer, once
 from tenure.errors import (
     ConfigError,
     Conflict,
@@ -19,6 +20,7 @@ from tenure.errors import (
     InvalidPayload,
     JobFailed,
     LeaseLost,
+    MayDuplicate,
     OutcomeUnknown,
     PayloadTooLarge,
     Permanent,
@@ -50,6 +52,7 @@ __all__ = [
     "JobFailed",
     "Kind",
     "LeaseLost",
+    "MayDuplicate",
     "OutcomeUnknown",
     "PayloadTooLarge",
     "Permanent",
@@ -69,4 +72,7 @@ __all__ = [
     "Throttled",
     "Ticket",
     "UnknownKind",
+    "aapply_if_newer",
+    "apply_if_newer",
+    "once",
 ]

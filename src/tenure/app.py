@@ -11,7 +11,8 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
+from uuid import UUID
 
 from tenure import embedded
 from tenure.errors import ConfigError
@@ -19,7 +20,7 @@ from tenure.job import Job, Record
 from tenure.kind import Kind
 from tenure.policy import Backoff, Duration, ErrorTypes, Policy
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import KindRow, RegisterKinds
+from tenure.store.protocol import KindRow, LookUp, Op, RegisterKinds
 from tenure.store.statements import schema_name
 
 DEFAULT_SCHEMA = "tenure"
@@ -30,6 +31,18 @@ Hook = Callable[[], Any]
 Run = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Job, Run], Awaitable[Any]]
 """``async def(job, run)``: does something around ``await run()`` and returns what it returned."""
+
+T = TypeVar("T")
+
+
+class Door(Protocol):
+    """What producers and tickets ask: a store, or what takes its place in a test."""
+
+    def run(self, op: Op[T], conn: object = None) -> T:
+        """Do an operation, inside the transaction of ``conn`` if there is one."""
+
+    async def arun(self, op: Op[T], conn: object = None) -> T:
+        """The same on an event loop."""
 
 
 class Tenure:
@@ -64,6 +77,7 @@ class Tenure:
         self.stop_hooks: list[Hook] = []
         self.middlewares: list[Middleware] = []
         self.dead_letter_hooks: list[Callable[[Record], Any]] = []
+        self.stand_in: Door | None = None  # takes the queue's place for producers, see tenure.testing
         self._given_dsn = dsn
         self._engine: embedded.Engine | None = None
         self._store: PostgresStore | None = None
@@ -79,6 +93,8 @@ class Tenure:
         version: int = 1,
         aliases: Sequence[str] = (),
         effect: bool = False,
+        dedup: Callable[..., Any] | None = None,
+        dedup_ttl: Duration = "30d",
         cpu: bool = False,
         max_attempts: int = 10,
         backoff: Backoff | None = None,
@@ -88,6 +104,7 @@ class Tenure:
         transient: ErrorTypes = (),
         max_deferrals: int = 100,
         key_ttl: Duration = "7d",
+        once_ttl: Duration | None = None,
         on_dead_letter: Callable[[Record], Any] | None = None,
     ) -> Callable[[Callable[..., Any]], Kind]:
         """Register a handler; the decorated name becomes its ``Kind``.
@@ -98,6 +115,11 @@ class Tenure:
             version: raise it when older workers must leave its jobs alone.
             aliases: names it had, oldest first.
             effect: its first parameter is ``tx``, a connection whose transaction holds dedup key, effect and completion.
+                Its annotation says which: a connection of psycopg (also without one), or a connection or session of
+                SQLAlchemy; asynchronous for ``async def``, else synchronous.
+            dedup: names the effect instead of the job's idempotency key: called with what it takes of the handler's
+                arguments, answers text. Jobs of this kind with the same one have one effect, and one result.
+            dedup_ttl: how long such a name keeps other jobs from a second effect.
             cpu: run it in a child process.
             max_attempts: claims a job may spend, crashes included.
             backoff: delay between attempts; default 5 s doubling to 1 h, with jitter.
@@ -106,6 +128,8 @@ class Tenure:
             permanent, transient: error classes of this kind's own.
             max_deferrals: throttles and snoozes before it is given up.
             key_ttl: how long an idempotency key is held after its job's end.
+            once_ttl: for handlers that use ``once``: no attempt begins so long after the job's first claim or later, for
+                what an earlier one did may be forgotten then. None: 30 days, and ``once`` itself refuses.
             on_dead_letter: called with the job's ``Record`` when one is given up.
 
         Raises:
@@ -122,6 +146,8 @@ class Tenure:
                 transient=transient,
                 max_deferrals=max_deferrals,
                 key_ttl=key_ttl,
+                dedup_ttl=dedup_ttl,
+                once_ttl=once_ttl,
             )
             kind = Kind(
                 self,
@@ -132,6 +158,7 @@ class Tenure:
                 version=version,
                 aliases=aliases,
                 effect=effect,
+                dedup=dedup,
                 cpu=cpu,
                 on_dead_letter=on_dead_letter,
             )
@@ -165,8 +192,10 @@ class Tenure:
                     "lease": kind.policy.lease,
                     "timeout": kind.policy.timeout,
                     "key_ttl": kind.policy.key_ttl,
+                    "once_ttl": kind.policy.once_ttl,
                     "max_deferrals": kind.policy.max_deferrals,
                     "backoff": [kind.policy.backoff.base, kind.policy.backoff.cap, kind.policy.backoff.jitter],
+                    **({"dedup": True, "dedup_ttl": kind.policy.dedup_ttl} if kind.has_natural_key else {}),
                 },
                 {},
                 kind.arguments.schema,
@@ -213,11 +242,30 @@ class Tenure:
             self._store = store
             return store
 
-    async def ready(self) -> PostgresStore:
+    @property
+    def door(self) -> Door:
+        """Where jobs are enqueued and looked up: the store, or its stand-in in a test.
+
+        Raises:
+            As ``store``.
+        """
+        return self.store if self.stand_in is None else self.stand_in
+
+    async def ready(self) -> Door:
         """The same on an event loop, which is not blocked meanwhile."""
+        if self.stand_in is not None:
+            return self.stand_in
         if self._store is not None:
             return self._store
         return await asyncio.to_thread(self._first_store)
+
+    async def look_up(self, id: UUID) -> Record | None:
+        """What has become of a job, from its id alone; None when it is not known (any more)."""
+        return (await (await self.ready()).arun(LookUp(None, [id]))).get(id)
+
+    def look_up_sync(self, id: UUID) -> Record | None:
+        """The same from a thread."""
+        return self.door.run(LookUp(None, [id])).get(id)
 
     def point_at(self, dsn: str | None, schema: str | None = None) -> None:
         """Use another queue than the one declared; before anything is opened.

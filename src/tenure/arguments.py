@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
 from tenure.errors import ConfigError, InvalidArguments
+from tenure.forms import Form, form_of
 from tenure.job import Job
 
 _MOST_ERRORS = 5
@@ -28,8 +29,10 @@ class Arguments:
         handler: the function; its annotations are the types.
         effect: its first parameter is the transaction.
 
+    ``tx`` is the name of the transaction's parameter, and ``form`` what the handler gets there; None without an effect.
+
     Raises:
-        ConfigError: the signature cannot be filled from a JSON object.
+        ConfigError: the signature cannot be filled from a JSON object, or ``tx`` is annotated with what it cannot be.
     """
 
     def __init__(self, handler: Callable[..., Any], *, effect: bool) -> None:
@@ -37,6 +40,7 @@ class Arguments:
         hints = _hints(handler)
         parameters = list(inspect.signature(handler).parameters.values())
         self.tx = _transaction(handler, parameters) if effect else None
+        self.form = _form(handler, hints) if effect else None
         self.job = next((p.name for p in parameters if _is_job(hints.get(p.name))), None)
         fields: dict[str, Any] = {}
         for parameter in parameters:
@@ -90,6 +94,11 @@ def _transaction(handler: Callable[..., Any], parameters: list[inspect.Parameter
     if not parameters or parameters[0].name != "tx":
         raise ConfigError(f"{handler.__name__} is an effect, but its first parameter is not tx.", hint="def f(tx, ...)")
     return "tx"
+
+
+def _form(handler: Callable[..., Any], hints: dict[str, Any]) -> Form:
+    is_async = inspect.iscoroutinefunction(handler)
+    return form_of(handler.__name__, hints.get("tx", Any), is_async=is_async)
 
 
 def _field(handler: Callable[..., Any], parameter: inspect.Parameter, hints: dict[str, Any]) -> tuple[Any, Any]:

@@ -22,6 +22,7 @@ What a *handler* raises to say how its attempt ended is a second, smaller tree:
 
     Signal
     ├── Permanent                never again: dead letter at once
+    │   └── MayDuplicate         first claimed so long ago that an earlier effect elsewhere may be forgotten
     ├── Retry                    again, after a delay of the handler's choosing; spends the attempt
     ├── Throttled                the other side said "not now"; spends nothing, capped
     └── Snooze                   not yet; spends nothing, capped
@@ -94,7 +95,8 @@ class Conflict(Refused):
 
     def __init__(self, *, queue: str, key: str, job_id: str, held: str, given: str) -> None:
         if held == given:
-            what = f"key {key!r} of queue {queue!r} is held by job {job_id}, which can no longer be replaced: it was claimed."
+            what = f"key {key!r} of queue {queue!r} is held by job {job_id}, which can no longer be replaced: it was"
+            what += " claimed or has ended."
             hint = f"Use a new key, or enqueue again when that job has ended; see: tenure jobs show {job_id}"
         else:
             what = (
@@ -179,6 +181,25 @@ class Permanent(Signal):
     """Never again: the job goes to the dead letters at once (reason ``permanent``)."""
 
 
+class MayDuplicate(Permanent):
+    """The job was first claimed so long ago that its effect in another database may have happened and be forgotten.
+
+    Args:
+        job_id: the job.
+        age: seconds since its first claim.
+        ttl: its kind's ``once_ttl``, seconds.
+    """
+
+    def __init__(self, job_id: str, age: float, ttl: float) -> None:
+        super().__init__(
+            f"The job was first claimed {_days(age)} days ago, and effects elsewhere are remembered for {_days(ttl)}: what"
+            f" it has done may be done again. If that does no harm: tenure dead redrive {job_id} --may-duplicate"
+        )
+        self.job_id = job_id
+        self.age = age
+        self.ttl = ttl
+
+
 class Retry(Signal):
     """Again, after a delay of the handler's choosing; the attempt is spent.
 
@@ -217,6 +238,10 @@ class Snooze(Signal):
     def __init__(self, message: str = "", *, for_: float | timedelta) -> None:
         super().__init__(message)
         self.for_ = seconds(for_) or 0.0
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / 86400:.4g}"
 
 
 def seconds(value: float | timedelta | None) -> float | None:

@@ -51,6 +51,8 @@ POINTS: Final[dict[str, str]] = {
     "effect.before_complete": "The effect is written, the fenced completion is not.",
     "effect.before_commit": "Dedup row, effect and completion are written, not committed.",
     "effect.after_commit": "The effect is committed, the worker does not know yet.",
+    "once.after_insert": "An effect's row is made in another database, the handler's effect is not.",
+    "once.before_result": "An effect is written in another database, its result is not; nothing is committed.",
     "heartbeat.before": "Leases are about to be extended.",
     "settle.before": "Buffered settlements are about to be sent.",
     "settle.after": "Settlements are committed, the worker does not know yet.",

@@ -7,6 +7,7 @@ statements return. Times are the database's clock, durations are seconds.
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -109,6 +110,8 @@ class Job(NamedTuple):
         key: the producer's idempotency key, if it gave one.
         lease: length of the lease, seconds.
         age: seconds from its first claim to this one; a redrive with ``--may-duplicate`` starts it anew.
+        claimed: ``time.monotonic()`` of this machine just before it was claimed.
+        once_ttl: its kind's, seconds, where declared.
         stop: how the worker tells a running handler to stop; see ``lost``.
     """
 
@@ -134,6 +137,8 @@ class Job(NamedTuple):
     available_at: datetime
     lease: float
     age: float = 0.0
+    claimed: float | None = None
+    once_ttl: float | None = None
     stop: Stop | None = None
 
     @property
@@ -143,6 +148,11 @@ class Job(NamedTuple):
             return False
         self.stop.heard = True
         return True
+
+    @property
+    def age_now(self) -> float:
+        """Seconds since its first claim: ``age``, and what has passed since this one."""
+        return self.age if self.claimed is None else self.age + max(0.0, time.monotonic() - self.claimed)
 
     @property
     def idempotency_key(self) -> str:

@@ -15,10 +15,11 @@ from uuid import UUID
 
 from tenure import jsontext
 from tenure.arguments import Arguments
-from tenure.drivers import aborrow, borrow, require_transaction
+from tenure.drivers import aborrow, borrow, require_queue
 from tenure.errors import ConfigError, InvalidArguments, Refused
 from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name
+from tenure.natural import NaturalKey
 from tenure.offer import headers_text, new_job, refusal
 from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known
@@ -51,6 +52,7 @@ class Kind:
         handler: the function that runs its jobs; calling the kind calls it.
         aliases: names it had, oldest first: jobs accepted under them are still run.
         effect: the handler writes through ``tx``; dedup key, effect and completion commit together.
+        dedup: names the effect from the handler's arguments, instead of the job's idempotency key.
         cpu: run it in a child process.
         on_dead_letter: called with the job's ``Record`` when it is given up.
 
@@ -69,6 +71,7 @@ class Kind:
         version: int = 1,
         aliases: Sequence[str] = (),
         effect: bool = False,
+        dedup: Callable[..., Any] | None = None,
         cpu: bool = False,
         on_dead_letter: Callable[[Record], Any] | None = None,
     ) -> None:
@@ -94,8 +97,9 @@ class Kind:
                 f"{name} has a parameter {min(taken)!r}, which enqueue uses for itself.",
                 hint=f"Rename it; taken are {', '.join(sorted(OPTIONS))}.",
             )
-        if effect and not self.is_async:
-            raise ConfigError(f"{name} is an effect, but not async.", hint="Write async def.")
+        if dedup is not None and not effect:
+            raise ConfigError(f"{name} has dedup=, but is no effect.", hint="Write effect=True, or leave it out.")
+        self._natural_key = None if dedup is None else NaturalKey(name, dedup, self.arguments.names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.handler(*args, **kwargs)
@@ -107,6 +111,21 @@ class Kind:
     def fingerprint_name(self) -> str:
         """The name that goes into fingerprints: the oldest, so that a renamed kind's requests stay the same."""
         return self.aliases[0] if self.aliases else self.name
+
+    @property
+    def has_natural_key(self) -> bool:
+        """Whether its effects are named from its arguments."""
+        return self._natural_key is not None
+
+    def natural_key(self, arguments: Mapping[str, Any]) -> str | None:
+        """What names the effect of a job with these arguments in all queues; None where its idempotency key does.
+
+        Raises:
+            Permanent: there is no key for them.
+        """
+        if self._natural_key is None:
+            return None
+        return f"{self.fingerprint_name}/{self._natural_key.of(arguments)}"
 
     def known(self, lease: float) -> list[Known]:
         """Every name and version of jobs this handler runs."""
@@ -171,30 +190,29 @@ class Kind:
 
         Args:
             args, more: as ``request``.
-            conn: the job is part of this connection's transaction, and is there when that commits.
+            conn: the job is part of this connection's transaction, and is there when that commits: an asynchronous
+                connection of psycopg 3, asyncpg or SQLAlchemy, or its ``AsyncSession``.
 
         Raises:
             Conflict: the key is held by a job with other content; nothing was changed, ``conn``'s transaction goes on.
             PayloadTooLarge: more stored text than the limit.
             OutcomeUnknown: the connection died around the commit.
-            ConfigError: ``conn`` is no ``AsyncConnection``.
+            ConfigError: ``conn`` is none of these, no PostgreSQL, or in autocommit without a transaction.
             As ``request``, and the store's own errors.
         """
-        if conn is not None:
-            require_transaction(aborrow(conn))
+        lent = None if conn is None else require_queue(aborrow(conn))
         request = self.request(*args, **more)
-        store = await self.app.ready()
+        door = await self.app.ready()
         op = self._accept(request.queue, [request.job])
-        [accepted] = await store.arun(op, conn)
+        [accepted] = await door.arun(op, lent)
         return self._granted(op, request, accepted)
 
     def enqueue_sync(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
-        """The same from a thread; ``conn`` is a synchronous psycopg connection."""
-        if conn is not None:
-            require_transaction(borrow(conn))
+        """The same from a thread; ``conn`` is psycopg's, SQLAlchemy's (a ``Session``, too) or Django's, synchronous."""
+        lent = None if conn is None else require_queue(borrow(conn))
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
-        [accepted] = self.app.store.run(op, conn)
+        [accepted] = self.app.door.run(op, lent)
         return self._granted(op, request, accepted)
 
     async def enqueue_many(
@@ -213,26 +231,24 @@ class Kind:
             Refused: a request is another kind's, or none.
             As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload.
         """
-        if conn is not None:
-            require_transaction(aborrow(conn))
+        lent = None if conn is None else require_queue(aborrow(conn))
         batch = self._checked(requests)
-        store = await self.app.ready()
+        door = await self.app.ready()
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
-            accepted = await store.arun(op, conn)
+            accepted = await door.arun(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
         return [self._ticket(request, answers[request.job.id]) for request in batch]
 
     def enqueue_many_sync(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
     ) -> list[Ticket]:
-        """The same from a thread; ``conn`` is a synchronous psycopg connection."""
-        if conn is not None:
-            require_transaction(borrow(conn))
+        """The same from a thread; ``conn`` is psycopg's, SQLAlchemy's (a ``Session``, too) or Django's, synchronous."""
+        lent = None if conn is None else require_queue(borrow(conn))
         batch = self._checked(requests)
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
-            accepted = self.app.store.run(op, conn)
+            accepted = self.app.door.run(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
         return [self._ticket(request, answers[request.job.id]) for request in batch]
 

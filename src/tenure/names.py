@@ -31,8 +31,11 @@ def checked_name(what: str, name: str) -> str:
     return name
 
 
-def checked_key(key: str) -> str:
+def checked_key(key: str, what: str = "idempotency key") -> str:
     """An idempotency key, if it can be one.
+
+    Args:
+        what: what it is called in the refusal.
 
     Raises:
         Refused: it is no text, empty, longer than ``KEY_BYTES``, or holds what PostgreSQL text cannot.
@@ -40,15 +43,15 @@ def checked_key(key: str) -> str:
     given: object = key  # whatever the annotation says
     if not isinstance(given, str):
         raise Refused(
-            f"The idempotency key is of type {type(given).__name__}, not text.", hint="Write key=str(...), or key=None."
+            f"The {what} is of type {type(given).__name__}, not text.", hint="Write key=str(...), or key=None."
         )
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise Refused("The idempotency key holds a lone surrogate.") from None
+        raise Refused(f"The {what} holds a lone surrogate.") from None
     if not 0 < size <= KEY_BYTES or "\0" in key:
         raise Refused(
-            f"The idempotency key has {size} bytes{' and a NUL' if chr(0) in key else ''}.",
+            f"The {what} has {size} bytes{' and a NUL' if chr(0) in key else ''}.",
             hint=f"Use 1 to {KEY_BYTES} bytes of text; hash what is longer.",
         )
     return key

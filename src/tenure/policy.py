@@ -30,6 +30,7 @@ Uniform: TypeAlias = Callable[[float, float], float]
 Kind: TypeAlias = Literal["transient", "permanent", "throttled", "snoozed"]
 ErrorTypes: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
 
+MINUTE: Final = 60.0
 DAY: Final = 86400.0
 MAX_WAIT: Final = 365 * DAY
 """Longest wait in seconds: whatever a handler or another side asks for, a job waits no longer than a year."""
@@ -115,6 +116,9 @@ class Policy:
         transient: error classes that are, though they would be permanent by the general rules.
         max_deferrals: throttles and snoozes before the job is a dead letter, 0 to 32,767.
         key_ttl: how long an idempotency key answers after the end of its job, up to 10 years.
+        dedup_ttl: how long a natural key keeps other jobs from a second effect, up to 10 years.
+        once_ttl: how long after a job's first claim its effects in other databases are remembered, 1 minute to 10 years;
+            None does not say.
 
     Raises:
         ConfigError: a value is out of range, or an error class stands on both sides.
@@ -128,6 +132,8 @@ class Policy:
     transient: tuple[type[BaseException], ...]
     max_deferrals: int
     key_ttl: float
+    dedup_ttl: float
+    once_ttl: float | None
 
     def __init__(
         self,
@@ -140,6 +146,8 @@ class Policy:
         transient: ErrorTypes = (),
         max_deferrals: int = 100,
         key_ttl: Duration = "7d",
+        dedup_ttl: Duration = "30d",
+        once_ttl: Duration | None = None,
     ) -> None:
         if not isinstance(backoff, Backoff | None):
             raise ConfigError(f"backoff is {backoff!r}.", hint='Write Backoff("5s", "1h").')
@@ -151,6 +159,8 @@ class Policy:
         _set(self, "transient", _error_types("transient", transient))
         _set(self, "max_deferrals", _count("max_deferrals", max_deferrals, 0))
         _set(self, "key_ttl", _between("key_ttl", key_ttl, 0, 10 * MAX_WAIT))
+        _set(self, "dedup_ttl", _between("dedup_ttl", dedup_ttl, 0, 10 * MAX_WAIT))
+        _set(self, "once_ttl", None if once_ttl is None else _between("once_ttl", once_ttl, MINUTE, 10 * MAX_WAIT))
         if both := set(self.permanent) & set(self.transient):
             names = ", ".join(sorted(cls.__name__ for cls in both))
             raise ConfigError(f"{names} cannot be both permanent and transient.", hint="Name each class once.")

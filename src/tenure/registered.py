@@ -33,6 +33,8 @@ class Registered:
         self.name = row.name
         self.version = row.version
         self.queue = row.queue
+        self.once_ttl: float | None = row.policy.get("once_ttl")
+        self.has_natural_key: bool = bool(row.policy.get("dedup"))
         self._row = row
         self._validator: Draft202012Validator | None = None
 

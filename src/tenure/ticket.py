@@ -14,7 +14,7 @@ from tenure import jsontext
 from tenure.errors import JobFailed, ResultUnavailable
 from tenure.job import Answer, Record, State
 from tenure.policy import Duration, duration
-from tenure.store.protocol import Follow, KeyRecord, LookUp, LookUpKey, Whereabouts
+from tenure.store.protocol import Follow, KeyRecord, LookUpKey, Whereabouts
 
 if TYPE_CHECKING:
     from tenure.app import Tenure
@@ -47,12 +47,11 @@ class Ticket:
 
     async def look_up(self) -> Record | None:
         """What has become of the job; None when it is not known any more."""
-        store = await self._app.ready()
-        return (await store.arun(LookUp(None, [self.id]))).get(self.id)
+        return await self._app.look_up(self.id)
 
     def look_up_sync(self) -> Record | None:
         """The same from a thread."""
-        return self._app.store.run(LookUp(None, [self.id])).get(self.id)
+        return self._app.look_up_sync(self.id)
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """Wait for the job's end; what its handler returned, as JSON values.
@@ -67,11 +66,11 @@ class Ticket:
             TimeoutError: it has not ended in time; it goes on, and can be waited for again.
             As the store's own errors.
         """
-        store = await self._app.ready()
+        door = await self._app.ready()
         for pause in self._pauses(timeout):
-            where = (await store.arun(Follow(self.queue, [self.id])))[self.id]
+            where = (await door.arun(Follow(self.queue, [self.id])))[self.id]
             if where.state is None and self.key is not None:
-                where = self._by_key(await store.arun(LookUpKey(self.queue, self.key)))
+                where = self._by_key(await door.arun(LookUpKey(self.queue, self.key)))
             if where.state in (State.DEAD, State.CANCELLED):
                 raise self._failed(where, await self.look_up())
             if self._ended(where):
@@ -81,11 +80,11 @@ class Ticket:
 
     def result_sync(self, timeout: Duration | None = None) -> Any:
         """The same from a thread."""
-        store = self._app.store
+        door = self._app.door
         for pause in self._pauses(timeout):
-            where = store.run(Follow(self.queue, [self.id]))[self.id]
+            where = door.run(Follow(self.queue, [self.id]))[self.id]
             if where.state is None and self.key is not None:
-                where = self._by_key(store.run(LookUpKey(self.queue, self.key)))
+                where = self._by_key(door.run(LookUpKey(self.queue, self.key)))
             if where.state in (State.DEAD, State.CANCELLED):
                 raise self._failed(where, self.look_up_sync())
             if self._ended(where):

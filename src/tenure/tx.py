@@ -1,19 +1,21 @@
-"""What a handler of an effect gets as ``tx``: a connection whose transaction begins at its first use.
+"""The connections of effects: a transaction that begins at its first use and that the handler cannot end.
 
 Everything that psycopg does on a connection (statements of any cursor class, COPY, pipelines, savepoints, server-side
 cursors) takes the connection's lock before it. So the lock is where the effect begins: whatever comes first waits for it.
+One class is for the event loop, one for threads; SQLAlchemy's connections and sessions stand on the same two.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection, Cursor, ServerCursor, pq
 from psycopg.rows import tuple_row
 
 _CLEAN = (
@@ -21,8 +23,8 @@ _CLEAN = (
     " discard temp"
 )
 
-
 _ours: ContextVar[bool] = ContextVar("tenure_tx_ours", default=False)
+_effect: ContextVar[object | None] = ContextVar("tenure_tx_effect", default=None)
 
 
 @contextmanager
@@ -35,6 +37,123 @@ def ours() -> Iterator[None]:
         _ours.reset(token)
 
 
+def is_ours() -> bool:
+    """Whether this is the effect's own machinery, see ``ours``."""
+    return _ours.get()
+
+
+class _Door:
+    """Who may use a connection: nobody before the effect has begun, and after it the effect's own machinery alone."""
+
+    def __init__(self) -> None:
+        self.opening = False  # the effect is still to be begun
+        self._refusal: BaseException | None = None
+        self._over = False
+        self._effect: object | None = None
+
+    def open_for(self, effect: object) -> None:
+        self.opening, self._refusal, self._over, self._effect = True, None, False, effect
+
+    def check(self) -> None:
+        """Raise what keeps the caller out, if anything does.
+
+        Another effect's handler is kept out, too: what it has left behind may still have the connection in its hands. Of a
+        thread that a handler started by itself nobody knows whose it is.
+        """
+        if self._over or _effect.get() not in (None, self._effect):
+            raise psycopg.ProgrammingError("the effect is over: tx cannot be used after its handler has ended")
+        self.require()
+
+    def require(self) -> None:
+        """Raise what has happened to the effect, if anything has."""
+        if self._refusal is not None:
+            raise self._refusal
+
+    def refuse(self, error: BaseException) -> None:
+        """Let nobody in any more; the first reason stands."""
+        self._refusal = self._refusal or error
+
+    def close(self) -> None:
+        self._over = True
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        token = _effect.set(self._effect)
+        try:
+            yield
+        finally:
+            _effect.reset(token)
+
+
+class _Shared:
+    """What both connections have in common.
+
+    ``autocommit`` is what the handler sees: all that is said is part of a transaction that
+    somebody commits later, whatever psycopg calls the mode in which we say ``begin`` ourselves.
+    """
+
+    door: _Door
+    abandoned = False  # somebody still uses it who cannot be stopped, and closes it afterwards
+    _threshold: int | None = None
+
+    @property
+    def autocommit(self) -> bool:
+        return False
+
+    @autocommit.setter
+    def autocommit(self, _: bool) -> None:
+        raise psycopg.ProgrammingError("an effect has one transaction: it cannot be put into autocommit")
+
+    def has_begun(self) -> bool:
+        """Whether the effect was used, or somebody tried to."""
+        return not self.door.opening
+
+    def admit(self) -> None:
+        """Raise what keeps the caller out, if anything does."""
+        if not is_ours():
+            self.door.check()
+
+    def used(self) -> Any:
+        """In this block the handler of the present effect runs."""
+        return self.door.inside()
+
+    def require(self) -> None:
+        """See that nothing has happened to the effect that its handler may have passed over.
+
+        Raises:
+            BaseException: what has.
+        """
+        self.door.require()
+
+    def refuse(self, error: BaseException) -> None:
+        """From now on every use raises this."""
+        self.door.refuse(error)
+
+    def close_door(self) -> None:
+        """From now on it is ours alone, see ``ours``."""
+        self.door.close()
+
+    def _refuse_commit(self) -> None:
+        if not is_ours():
+            raise psycopg.ProgrammingError("an effect cannot commit: Tenure does, together with the job's completion")
+
+    def _refuse_rollback(self) -> None:
+        if not is_ours():
+            raise psycopg.ProgrammingError("an effect cannot roll back: raise an error, or use tx.transaction()")
+
+
+def _not_begun(error: BaseException) -> BaseException:
+    """What later uses are told when an effect could not begin."""
+    if not isinstance(error, Exception | asyncio.CancelledError):
+        return error  # that it is done already, of which no handler may know
+    late = psycopg.errors.InFailedSqlTransaction("the effect could not begin, and the handler went on")
+    late.__cause__ = error
+    return late
+
+
+# ------------------------------------------------------------------------------------------------- on the event loop
+
+
 class _BeginningLock(asyncio.Lock):
     def __init__(self, tx: EffectConnection) -> None:
         super().__init__()
@@ -43,45 +162,61 @@ class _BeginningLock(asyncio.Lock):
     async def __aenter__(self) -> None:
         await self._tx.begun()
         await super().__aenter__()
+        try:
+            self._tx.admit()  # whoever had to wait for the lock may be too late now
+        except BaseException:
+            self.release()
+            raise
 
 
-class EffectConnection(AsyncConnection[Any]):
+class EffectConnection(_Shared, AsyncConnection[Any]):
     """A connection whose transaction is the effect's; the handler can neither commit nor end it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.door = _Door()
         self.lock = _BeginningLock(self)
         self._begin: Callable[[], Awaitable[None]] | None = None
-        self._beginning: asyncio.Task[Any] | None = None
-        self._has_begun = asyncio.Event()
+        self._entry = asyncio.Lock()
 
     def starts_with(self, begin: Callable[[], Awaitable[None]]) -> None:
         """Run this before the first use."""
+        self._threshold = self.prepare_threshold
         self._begin = begin
-        self._beginning = None
-        self._has_begun.clear()
+        self.door.open_for(object())
 
     async def begun(self) -> None:
         """Begin the effect if that is still to be done, or wait for whoever is at it."""
-        if _ours.get():
-            return
-        if self._begin is not None:
-            begin = self._begin
-            if begin is not _over:
-                self._begin = None
-            self._beginning = asyncio.current_task()
-            try:
-                await begin()
-            finally:
-                self._has_begun.set()
-        elif self._beginning not in (None, asyncio.current_task()):
-            await self._has_begun.wait()
+        if self.door.opening and not is_ours():
+            async with self._entry:
+                await self._open()
 
-    def over(self) -> bool:
-        """From now on it is ours alone, see ``ours``; answers whether the handler has left it untouched."""
-        untouched = self._begin is not None
-        self.starts_with(_over)
-        return untouched
+    async def _open(self) -> None:
+        self.door.check()
+        if self._begin is None:
+            return
+        begin, self._begin = self._begin, None
+        try:
+            with ours():
+                await begin()
+        except BaseException as error:
+            self.refuse(_not_begun(error))
+            raise
+        finally:
+            self.door.opening = False
+
+    async def over(self) -> bool:
+        """From now on it is ours alone; whoever is just beginning the effect comes to the end of that. Has it begun?"""
+        self.close_door()
+        async with self._entry:
+            return self.has_begun()
+
+    async def undo(self) -> None:
+        """Roll back what is open."""
+        await self.over()
+        if self.info.transaction_status != pq.TransactionStatus.IDLE:
+            with ours():
+                await self.rollback()
 
     async def clean(self) -> None:
         """Take back what the handler may have changed of the session.
@@ -89,19 +224,120 @@ class EffectConnection(AsyncConnection[Any]):
         Raises:
             psycopg.Error: that is not possible; close it.
         """
-        self.row_factory = tuple_row
+        _forget(self)
         self.cursor_factory = AsyncCursor
+        self.server_cursor_factory = AsyncServerCursor
         with ours():
             await self.execute(_CLEAN)
 
     async def commit(self) -> None:
         """Refused: the effect commits together with the completion."""
-        raise psycopg.ProgrammingError("an effect cannot commit: Tenure does, together with the job's completion")
+        self._refuse_commit()
+        await super().commit()
 
     async def rollback(self) -> None:
         """Refused: raise an error to undo the effect."""
-        raise psycopg.ProgrammingError("an effect cannot roll back: raise an error, or use tx.transaction()")
+        self._refuse_rollback()
+        await super().rollback()
 
 
-async def _over() -> None:
-    raise psycopg.ProgrammingError("the effect is over: tx cannot be used after its handler has ended")
+# --------------------------------------------------------------------------------------------------------- in threads
+
+
+class _ThreadLock:
+    def __init__(self, tx: ThreadConnection) -> None:
+        self._tx = tx
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._tx.begun()
+        self._lock.acquire()
+        try:
+            self._tx.admit()  # whoever had to wait for the lock may be too late now
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class ThreadConnection(_Shared, Connection[Any]):
+    """The same for threads: whichever comes first begins the effect, and others wait."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.door = _Door()
+        self.lock = _ThreadLock(self)  # type: ignore[assignment]  # psycopg does no more with it than "with"
+        self._begin: Callable[[], None] | None = None
+        self._entry = threading.Lock()
+
+    def starts_with(self, begin: Callable[[], None]) -> None:
+        """Run this before the first use."""
+        self._threshold = self.prepare_threshold
+        self._begin = begin
+        self.door.open_for(object())
+
+    def begun(self) -> None:
+        """Begin the effect if that is still to be done, or wait for whoever is at it."""
+        if self.door.opening and not is_ours():
+            with self._entry:
+                self._open()
+
+    def _open(self) -> None:
+        self.door.check()
+        if self._begin is None:
+            return
+        begin, self._begin = self._begin, None
+        try:
+            with ours():
+                begin()
+        except BaseException as error:
+            self.refuse(_not_begun(error))
+            raise
+        finally:
+            self.door.opening = False
+
+    def over(self) -> bool:
+        """From now on it is ours alone; whoever is just beginning the effect comes to the end of that. Has it begun?"""
+        self.close_door()
+        with self._entry:
+            return self.has_begun()
+
+    def undo(self) -> None:
+        """Roll back what is open."""
+        self.over()
+        if self.info.transaction_status != pq.TransactionStatus.IDLE:
+            with ours():
+                self.rollback()
+
+    def clean(self) -> None:
+        """Take back what the handler may have changed of the session.
+
+        Raises:
+            psycopg.Error: that is not possible; close it.
+        """
+        _forget(self)
+        self.cursor_factory = Cursor
+        self.server_cursor_factory = ServerCursor
+        with ours():
+            self.execute(_CLEAN)
+
+    def commit(self) -> None:
+        """Refused: the effect commits together with the completion."""
+        self._refuse_commit()
+        super().commit()
+
+    def rollback(self) -> None:
+        """Refused: raise an error to undo the effect."""
+        self._refuse_rollback()
+        super().rollback()
+
+
+def _forget(conn: EffectConnection | ThreadConnection) -> None:
+    """What psycopg keeps for a connection: its handler's row factory, adapters, listeners."""
+    conn.row_factory = tuple_row
+    conn.prepare_threshold = conn._threshold
+    conn._adapters = None
+    conn._notice_handlers.clear()
+    conn._notify_handlers.clear()

@@ -13,7 +13,7 @@ import pytest
 
 from tenure.cli import choice
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import ListDead, Redrive, Revived
+from tenure.store.protocol import KindRow, Known, ListDead, ListKinds, Redrive, RegisterKinds, Revived
 from tests.cli.conftest import Cli
 from tests.store.steps import accept, bury, claim, dead, look
 
@@ -215,6 +215,17 @@ def test_a_payload_is_replaced_for_one(cli: Cli, store: PostgresStore, letters: 
     assert cli("dead", "redrive", letters["old"], letters["old"], "--payload", "{}").code == 0
 
 
+def test_of_a_kind_with_natural_keys_it_says_that_the_key_is_made_anew(
+    cli: Cli, store: PostgresStore, letters: dict[str, UUID]
+) -> None:
+    store.run(RegisterKinds([row._replace(policy={**row.policy, "dedup": True}) for row in store.run(ListKinds())]))
+    answer = cli("dead", "redrive", letters["young"], "--payload", '{"order_id": 4}')
+    assert answer.code == 0
+    assert "the natural key that work makes of its arguments" in answer.err
+    assert "If these make another key, it is another effect" in answer.err
+    assert "original key" not in answer.err
+
+
 @pytest.mark.parametrize(
     ("payload", "says"),
     [('{"a": NaN}', "NaN"), ("[]", "array"), ('{"a": "' + "x" * 270_000 + '"}', "262144 bytes"), ("x", "not JSON")],
@@ -237,6 +248,61 @@ def test_they_are_run_as_another_kind_if_they_fit(cli: Cli, store: PostgresStore
     assert mended.code == 0
     with psycopg.connect(store.dsn) as conn:  # the effect's dedup key names the kind it was accepted for
         assert conn.execute("select distinct kind, key_kind from tenure.jobs").fetchall() == [("mail.send", "work")]
+
+
+ONCE = KindRow("pay", 1, "q", [], False, {"once_ttl": 30 * 86_400.0}, {}, {"type": "object"})
+
+
+@pytest.fixture
+def payments(store: PostgresStore, dsn: str) -> dict[str, UUID]:
+    """Dead letters whose effects are in another database: one first claimed too long ago, one in time, one never."""
+    store.run(RegisterKinds([ONCE]))
+    found = dict(zip(("late", "in time", "shed"), accept(store, 3, kind="pay"), strict=True))
+    for leased in claim(store, known=[Known("pay", 1, 30.0)]):
+        bury(store, leased)
+    with psycopg.connect(dsn) as conn:
+        for name, since in (("late", "30 days"), ("in time", "29 days 23 hours")):
+            conn.execute(
+                "update tenure.dead set first_claimed_at = now() - %s::interval where id = %s", [since, found[name]]
+            )
+        conn.execute("update tenure.dead set first_claimed_at = null where id = %s", [found["shed"]])
+    return found
+
+
+def test_one_that_may_duplicate_an_effect_elsewhere_is_refused_and_the_others_go_on(
+    cli: Cli, store: PostgresStore, payments: dict[str, UUID]
+) -> None:
+    for dry_run in (["--dry-run"], []):
+        answer = cli("dead", "redrive", "--all", *dry_run)
+        assert answer.code == 1
+        assert answer.out.splitlines()[-1] == f"2 {'would be ' if dry_run else ''}redriven, 1 refused."
+        assert re.match(rf"{payments['late']}: It was first claimed 30d ago.* for 30d", answer.err)
+        assert "--may-duplicate" in answer.err
+    assert listed(cli) == [str(payments["late"])]
+    assert look(store, payments["in time"]).first_claimed_at is not None
+
+
+def test_one_that_may_duplicate_is_redriven_when_told_so_and_its_time_starts_anew(
+    cli: Cli, store: PostgresStore, payments: dict[str, UUID]
+) -> None:
+    assert cli("dead", "redrive", payments["late"]).code == 1
+    answer = cli("dead", "redrive", payments["late"], "--may-duplicate", "--json")
+    assert (answer.code, answer.json["redriven"]) == (0, 1)
+    record = look(store, payments["late"])
+    assert (record.state, record.first_claimed_at) == ("pending", None)
+
+
+def test_the_kind_that_will_run_it_says_how_long_its_effects_are_remembered(
+    cli: Cli, store: PostgresStore, payments: dict[str, UUID], letters: dict[str, UUID], dsn: str
+) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute("update tenure.dead set first_claimed_at = now() - interval '1 year'")
+    assert cli("dead", "redrive", letters["old"], "--as-kind", "pay").code == 1
+    assert cli("dead", "redrive", letters["old"]).code == 0
+    assert cli("dead", "redrive", payments["late"], "--as-kind", "work").code == 0
+    with psycopg.connect(dsn) as conn:
+        conn.execute("delete from tenure.kinds where name = 'pay'")
+    assert cli("dead", "redrive", payments["in time"]).code == 0
 
 
 def test_an_unknown_kind_is_refused_before_anything_is_moved(cli: Cli, letters: dict[str, UUID]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
 from psycopg import AsyncConnection
 
-from tenure.effects import AlreadyDoneError, CommitUnknownError, Effects
+from tenure.effects import AlreadyDoneError, CommitUnknownError, Effect, Effects, by_idempotency_key
 from tenure.errors import LeaseLost
 from tenure.store.postgres import PostgresStore
 from tests.races.sessions import PATIENCE
@@ -37,9 +38,14 @@ async def write(tx: AsyncConnection, leased: Leased, note: str = "") -> None:
 
 
 async def run(effects: Effects, leased: Leased, handler: Handler) -> Ended:
-    """One attempt at an effect; what the handler raises is raised."""
+    """One attempt at a job's effect; what the handler raises is raised."""
+    return await attempt(effects, by_idempotency_key(leased.job, leased.token, ttl=60.0), handler)
+
+
+async def attempt(effects: Effects, effect: Effect, handler: Callable[[Any], Any]) -> Ended:
+    """The same of an effect of whatever form and name."""
     try:
-        await effects.run(leased.job, leased.token, 60.0, handler, lambda _: None, lambda _: None)
+        await effects.run(effect, handler, stored=lambda _: None, settling=lambda _: None)
     except LeaseLost:
         return "lost"
     except AlreadyDoneError:
@@ -51,11 +57,12 @@ async def run(effects: Effects, leased: Leased, handler: Handler) -> Ended:
 
 def on_loop(store: PostgresStore, work: Callable[[Effects], Coroutine[Any, Any, T]]) -> T:
     """Do something with effects of its own on an event loop of its own."""
-    effects = Effects(store)
-    try:
-        return asyncio.run(asyncio.wait_for(work(effects), PATIENCE))
-    finally:
-        effects.close()
+    with ThreadPoolExecutor(10) as threads:
+        effects = Effects(store, threads)
+        try:
+            return asyncio.run(asyncio.wait_for(work(effects), PATIENCE))
+        finally:
+            effects.close()
 
 
 def run_alone(store: PostgresStore, leased: Leased, handler: Handler | None = None) -> Ended:

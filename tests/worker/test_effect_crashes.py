@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tenure import State
-from tests.apps import effects
+from tests.apps import effect_forms, effects
 from tests.worker.ledger import until
 from tests.worker.processes import Bench
 
@@ -39,3 +41,25 @@ def test_exactly_one_effect_wherever_the_worker_is_killed(bench: Bench) -> None:
         done = bench.record(ticket.id)
         assert done is not None
         assert (done.state, done.result) == (State.DONE, str(written[name]))
+
+
+@pytest.mark.parametrize("form", ["thread", "session", "async_session"])
+def test_exactly_one_effect_wherever_the_worker_is_killed_in_a_thread_and_under_sqlalchemy(
+    bench: Bench, form: str
+) -> None:
+    bench.use(effect_forms.app)
+    bench.ask(effect_forms.TABLE)
+    app = "tests.apps.effect_forms:app"
+    victims = {bench.start(app, faults=f"{point}=kill", concurrency=1, prefetch=0): point for point in POINTS}
+    until(lambda: bench.count("workers") == len(victims), "all victims at work")
+    names = [f"job {n}" for n in range(len(POINTS))]
+    tickets = [effect_forms.HERE[form].enqueue_sync(name, key=name) for name in names]
+    for victim, point in victims.items():
+        assert victim.ended() < 0, point
+    assert bench.start(app, burst=True, children=1).ended() == 0
+
+    written = bench.ask("select what, claim from written order by what")
+    assert [what for what, _ in written] == names
+    assert sorted(claim for _, claim in written) == [1, 2, 2, 2, 2]
+    assert bench.count("dedup") == len(POINTS)
+    assert {done.state for ticket in tickets if (done := bench.record(ticket.id))} == {State.DONE}

@@ -98,6 +98,9 @@ def redrive(
     as_kind: Annotated[
         str | None, typer.Option(help="Run them as this kind; its arguments must fit.", show_default=False)
     ] = None,
+    may_duplicate: Annotated[
+        bool, typer.Option("--may-duplicate", help="Also if what they did in other databases may be done again.")
+    ] = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
@@ -107,7 +110,7 @@ def redrive(
     Each is moved once, even if it dies again meanwhile. The effect of a job stays unique by its original key.
     """
     from tenure.cli.decisions import Redriving
-    from tenure.store.protocol import ListKinds
+    from tenure.store.protocol import ListKinds, Now
 
     fitting = choice.chosen(queue, kind, reason, error, older_than, younger_than)
     choice.require_choice(ids, fitting, everything)
@@ -120,6 +123,8 @@ def redrive(
             payload=payload,
             as_kind=as_kind,
             max_bytes=tenure.payload_limit,
+            now=tenure.store.run(Now()),
+            may_duplicate=may_duplicate,
         )
         _carry_out(tenure.store, decision, ids, fitting, dry_run=dry_run, as_json=as_json)
 

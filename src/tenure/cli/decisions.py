@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from itertools import count
 from typing import Protocol
 from uuid import UUID
 
 from tenure.cli import failures, show
 from tenure.cli.common import by_queue
-from tenure.errors import PayloadTooLarge, TenureError
+from tenure.errors import PayloadTooLarge, Refused, TenureError, UnknownKind
 from tenure.faultpoints import point
 from tenure.job import Record
-from tenure.registered import find
+from tenure.registered import Registered, find
 from tenure.store.jsonb import jsonb_text
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Discard, KindRow, Redrive, Revived
@@ -59,6 +60,8 @@ class Redriving:
         rate: how many a second become available; None is all at once.
         payload: replaces that of the job.
         as_kind: the kind to run them as.
+        now: what time it is by the queue's clock.
+        may_duplicate: also those whose effects in another database may be forgotten.
         max_bytes: limit of the payload's stored text.
 
     Raises:
@@ -69,18 +72,29 @@ class Redriving:
     done = "redriven"
 
     def __init__(
-        self, rows: list[KindRow], *, rate: float | None, payload: str | None, as_kind: str | None, max_bytes: int
+        self,
+        rows: list[KindRow],
+        *,
+        rate: float | None,
+        payload: str | None,
+        as_kind: str | None,
+        max_bytes: int,
+        now: datetime,
+        may_duplicate: bool = False,
     ) -> None:
         self._rows = rows
         self._rate = rate
         self._payload = payload
         self._kind = None if as_kind is None else find(rows, as_kind)
         self._max_bytes = max_bytes
+        self._now = now
+        self._may_duplicate = may_duplicate
         self._places = count()
         self._start = time.monotonic()
 
     def check(self, record: Record) -> None:
-        """See that a changed payload or another kind goes with the rest."""
+        """See that a changed payload or another kind goes with the rest, and that what it did is not forgotten."""
+        self._require_young(record)
         if self._payload is None and self._kind is None:
             return
         kind = self._kind or find(self._rows, record.kind, record.version)
@@ -93,20 +107,52 @@ class Redriving:
         """Redrive them, the later ones with a growing delay if there is a rate."""
         kind = self._kind
         name, version = (kind.name, kind.version) if kind else (None, None)
-        items = [Revived(record.id, self._delay(), self._payload, name, version) for record in records]
+        again = self._may_duplicate
+        items = [Revived(record.id, self._delay(), self._payload, name, version, again) for record in records]
         point("redrive.before")
         moved = store.run(Redrive(queue, items))
         if moved and self._payload is not None:
-            show.note(
-                f"The effect of this job stays unique by its original key: what it did for {_key(records[0])} before,"
-                " it will not do again with other arguments."
-            )
+            show.note(_about_its_effect(kind or find(self._rows, records[0].kind, records[0].version), records[0]))
         return moved
+
+    def _require_young(self, record: Record) -> None:
+        """A worker would not run it either; here somebody can still decide otherwise."""
+        if self._may_duplicate or record.first_claimed_at is None:
+            return
+        ttl = self._once_ttl(record.kind)
+        age = (self._now - record.first_claimed_at).total_seconds()
+        if ttl is not None and age >= ttl:
+            raise Refused(
+                f"It was first claimed {show.span(age)} ago; effects of its kind in other databases are remembered for"
+                f" {show.span(ttl)}, and what it did may be done again.",
+                kept="",
+                hint="If that does no harm: --may-duplicate",
+            )
+
+    def _once_ttl(self, name: str) -> float | None:
+        """That of the kind which will run it, as its newest version declares it."""
+        try:
+            return (self._kind or find(self._rows, name)).once_ttl
+        except UnknownKind:
+            return None
 
     def _delay(self) -> float:
         if self._rate is None:
             return 0.0
         return max(0.0, next(self._places) / self._rate - (time.monotonic() - self._start))
+
+
+def _about_its_effect(kind: Registered, record: Record) -> str:
+    """What other arguments mean for it: a natural key is made of them anew, an idempotency key stays what it was."""
+    if kind.has_natural_key:
+        return (
+            f"The effect of this job is unique by the natural key that {kind.name} makes of its arguments. If these make"
+            " another key, it is another effect; what was done under the old key is not undone."
+        )
+    return (
+        f"The effect of this job stays unique by its original key: what it did for {_key(record)} before,"
+        " it will not do again with other arguments."
+    )
 
 
 def _key(record: Record) -> str:

@@ -4,8 +4,19 @@ A ``Script`` says statements and is sent their rows; it does no I/O, so one text
 or on an event loop. ``borrow`` and ``aborrow`` find out whose connection it is that somebody hands in.
 """
 
-from tenure.drivers.find import aborrow, borrow, require_transaction
-from tenure.drivers.script import ABorrowed, Borrowed, Rows, Script, Statement, arun, run, sqlstate
+from tenure.drivers.find import aborrow, borrow, require_queue
+from tenure.drivers.script import (
+    ABorrowed,
+    Borrowed,
+    Rows,
+    Script,
+    Statement,
+    arun,
+    as_uuid,
+    require_transaction,
+    run,
+    sqlstate,
+)
 
 __all__ = [
     "ABorrowed",
@@ -15,7 +26,9 @@ __all__ = [
     "Statement",
     "aborrow",
     "arun",
+    "as_uuid",
     "borrow",
+    "require_queue",
     "require_transaction",
     "run",
     "sqlstate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.drivers.script import Dialect, Rows, Statement, numbered
+from tenure.drivers.script import Dialect, Rows, Statement, numbered, plain
 
 
 class Asyncpg:
@@ -16,8 +16,8 @@ class Asyncpg:
         self._conn = conn
 
     async def fetch(self, statement: Statement) -> Rows:
-        """Run a statement; its rows as tuples."""
-        text, values = numbered(statement)
+        """Run a statement, past the codecs its owner may have set for UUIDs and times; its rows as tuples."""
+        text, values = numbered(plain(statement))
         return [tuple(record) for record in await self._conn.fetch(text, *values)]
 
     def in_transaction(self) -> bool:

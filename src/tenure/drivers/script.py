@@ -8,12 +8,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Mapping
+from datetime import datetime
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from tenure.errors import ConfigError
 
 T = TypeVar("T")
 
 Rows = list[tuple[Any, ...]]
 Dialect = Literal["postgresql", "mysql", "sqlite"]
+
+_DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgresql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+    "sqlite": "sqlite",
+}
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect of a database, by what libraries call it.
+
+    Raises:
+        ConfigError: it is one that nothing here can be said to.
+    """
+    try:
+        return _DIALECTS[name]
+    except KeyError:
+        raise ConfigError(
+            f"This is a connection to a database called {name!r}, which Tenure does not speak to.",
+            kept="Nothing was stored.",
+            hint="The queue is on PostgreSQL; effects can be in PostgreSQL, MySQL, MariaDB or SQLite.",
+        ) from None
 
 
 class Statement(NamedTuple):
@@ -90,25 +118,82 @@ async def arun(script: Script[T], conn: ABorrowed) -> T:
         return answer
 
 
+def require_transaction(lent: Borrowed | ABorrowed) -> None:
+    """See that what is said on a connection is part of its owner's transaction.
+
+    Raises:
+        ConfigError: it is in autocommit and none is open.
+    """
+    if not lent.in_transaction():
+        raise ConfigError(
+            "The connection is in autocommit and no transaction is open on it: there is nothing to join.",
+            kept="Nothing was stored.",
+            hint="Open one first (conn.transaction(), conn.begin(), transaction.atomic() ...), or leave conn out: then it"
+            " commits by itself.",
+        )
+
+
+_TEXTS = 256
+"""Statements whose rewritten text is remembered: far more than there are."""
+
 _VALUE = re.compile(r"%\((\w+)\)s")
+_TYPED = re.compile(r"%\((\w+)\)s::(uuid|timestamptz)((?:\[\])?)")
+
+
+def plain(statement: Statement) -> Statement:
+    """The statement with its UUIDs and times as text, which the server casts.
+
+    Drivers differ in what they make of such values, and a connection's owner may have taught one otherwise. Text, numbers
+    and booleans are the same everywhere.
+    """
+    text, names = _plain(statement.text)
+    if not names:
+        return statement
+    values = {name: _text(value) if name in names else value for name, value in statement.values.items()}
+    return statement._replace(text=text, values=values)
+
+
+@lru_cache(_TEXTS)
+def _plain(text: str) -> tuple[str, frozenset[str]]:
+    return _TYPED.sub(r"%(\1)s::text\3::\2\3", text), frozenset(name for name, _, _ in _TYPED.findall(text))
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else value
+
+
+def as_uuid(value: Any) -> UUID:
+    """What a driver gave for a UUID, whichever class or text the connection's owner likes best."""
+    if type(value) is UUID:
+        return value
+    return UUID(bytes=bytes(value)) if isinstance(value, bytes | bytearray | memoryview) else UUID(str(value))
 
 
 def numbered(statement: Statement) -> tuple[str, list[Any]]:
     """The statement with ``$1``, ``$2`` ... and its values in that order; one number for each name."""
-    names: list[str] = []
+    text, names = _numbered(statement.text)
+    return text, [statement.values[name] for name in names]
 
-    def mark(match: re.Match[str]) -> str:
-        if match[1] not in names:
-            names.append(match[1])
-        return f"${names.index(match[1]) + 1}"
 
-    return _VALUE.sub(mark, statement.text), [statement.values[name] for name in names]
+@lru_cache(_TEXTS)
+def _numbered(text: str) -> tuple[str, list[str]]:
+    names = list(dict.fromkeys(_VALUE.findall(text)))
+    return _VALUE.sub(lambda match: f"${names.index(match[1]) + 1}", text), names
 
 
 def marked(statement: Statement, mark: str) -> tuple[str, list[Any]]:
     """The statement with the same mark (``?``, ``%s``) at each place, and its values in the order of the places."""
-    names = _VALUE.findall(statement.text)
-    return _VALUE.sub(lambda _: mark, statement.text), [statement.values[name] for name in names]
+    text, names = _marked(statement.text, mark)
+    return text, [statement.values[name] for name in names]
+
+
+@lru_cache(_TEXTS)
+def _marked(text: str, mark: str) -> tuple[str, list[str]]:
+    return _VALUE.sub(lambda _: mark, text), _VALUE.findall(text)
 
 
 def named(statement: Statement) -> tuple[str, dict[str, Any]]:

@@ -80,8 +80,9 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
         StoreUnavailable: nobody answers, or the server is starting, stopping or full.
         ServerUnsuitable: the login is refused, the server is too old or a standby.
     """
+    factory = kwargs.pop("factory", Connection)
     try:
-        conn = Connection.connect(conninfo(dsn), autocommit=True, **kwargs)
+        conn: Connection = factory.connect(conninfo(dsn), autocommit=True, **kwargs)
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
     try:
@@ -185,7 +186,7 @@ class Connections:
             try:
                 yield conn
             finally:
-                if _fit(conn):
+                if is_fit(conn):
                     self._idle.append(conn)
                 else:
                     conn.close()
@@ -193,7 +194,7 @@ class Connections:
     def _fresh(self) -> Connection | None:
         while self._idle:
             conn = self._idle.pop()
-            if not _stale(conn):
+            if not is_stale(conn):
                 return conn
             conn.close()
         return None
@@ -238,7 +239,7 @@ class AsyncConnections:
             try:
                 yield conn
             finally:
-                if _fit(conn):
+                if is_fit(conn):
                     self._idle.append(conn)
                 else:
                     await conn.close()
@@ -255,7 +256,7 @@ class AsyncConnections:
     async def _fresh(self) -> AsyncConnection | None:
         while self._idle:
             conn = self._idle.pop()
-            if not _stale(conn):
+            if not is_stale(conn):
                 return conn
             await conn.close()
         return None
@@ -282,11 +283,13 @@ def cut(conn: Connection | AsyncConnection) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-def _fit(conn: Connection | AsyncConnection) -> bool:
+def is_fit(conn: Connection | AsyncConnection) -> bool:
+    """Whether somebody else can use it: open, and no transaction on it."""
     return not conn.closed and conn.info.transaction_status == pq.TransactionStatus.IDLE
 
 
-def _stale(conn: Connection | AsyncConnection) -> bool:
+def is_stale(conn: Connection | AsyncConnection) -> bool:
+    """Whether an idle connection's socket has something to say: the server closed it."""
     if conn.closed:
         return True
     poll = select.poll()

@@ -382,6 +382,10 @@ class MemoryStore:
         return [row.id for row in rows]
 
     @_do.register
+    def _now(self, _op: ops.Now) -> datetime:
+        return self._at
+
+    @_do.register
     def _redrive(self, op: ops.Redrive) -> list[UUID]:
         _refuse_unkeepable(op.items, "payload")
         moved = []

@@ -3,6 +3,9 @@
 All that is missing is applied in one transaction, so a migrator that dies leaves nothing and the next one starts over;
 any number at once wait for each other, and all but one find nothing to do. A file whose first line says
 ``-- compatible`` may be run under older code; after any other, older code refuses to start.
+
+The functions for those who speak SQL come after the tables. They have no numbers: whatever stands there is replaced by this
+code's, unless newer code has been here.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from psycopg import Connection, sql
 
 from tenure.errors import SchemaMismatch
 from tenure.faultpoints import point
-from tenure.store.statements import in_schema, schema_name
+from tenure.store.statements import FUNCTIONS, function, in_schema, schema_name
 
 
 class Migration(NamedTuple):
@@ -67,6 +70,8 @@ def migrate(conn: Connection, schema: str = "tenure") -> list[str]:
                 in_schema("insert into tenure.migrations (number, name, compatible) values (%s, %s, %s)", schema),
                 [migration.number, migration.name, migration.compatible],
             )
+        if max(applied, default=0) <= migrations()[-1].number:
+            _make_functions(conn, schema)
     return [f"{m.number:04} {m.name}" for m in missing]
 
 
@@ -98,6 +103,17 @@ def schema_exists(conn: Connection, schema: str) -> bool:
 def schema_missing(schema: str) -> SchemaMismatch:
     """The error for a database without our tables."""
     return SchemaMismatch(f"There is no schema {schema!r} in this database.", hint="Run: tenure migrate")
+
+
+def _make_functions(conn: Connection, schema: str) -> None:
+    """Make those that are not there or were made from another text."""
+    there = conn.execute(
+        "select p.proname, p.prosrc from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s",
+        [schema],
+    ).fetchall()
+    for made in (function(name, schema) for name in FUNCTIONS):
+        if not any(name == made.name and made.digest in body and body in made.text for name, body in there):
+            conn.execute(made.text)
 
 
 def _applied(conn: Connection, schema: str) -> dict[int, bool]:

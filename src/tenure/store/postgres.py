@@ -21,7 +21,7 @@ from uuid import UUID
 import psycopg
 from psycopg import AsyncConnection, Connection
 
-from tenure.drivers import Rows, Script, Statement, aborrow, arun, borrow, run, sqlstate
+from tenure.drivers import Rows, Script, Statement, aborrow, arun, as_uuid, borrow, run, sqlstate
 from tenure.drivers.psycopg import AsyncPsycopg, Psycopg
 from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, TenureError
 from tenure.job import Accepted, Job, Record, State
@@ -131,6 +131,10 @@ class PostgresStore:
             if not _commit_unknown(error, op):
                 self._tell(error, op)
         return cast(T, await self._aagain(cast(p.Accept, op)))
+
+    def script(self, op: p.Op[T]) -> Script[T]:
+        """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
+        return self._script(op)
 
     def _script(self, op: p.Op[T]) -> Script[T]:
         """What is said for an operation."""
@@ -324,11 +328,11 @@ def _record(row: tuple[Any, ...]) -> Record:
 
 
 def _accepted(_: p.Op[Any], rows: Rows) -> list[Accepted]:
-    return [Accepted(row[0], row[1], State(row[2]), *row[3:]) for row in rows]
+    return [Accepted(as_uuid(row[0]), row[1], State(row[2]), *row[3:]) for row in rows]
 
 
 def _ids(_: p.Op[Any], rows: Rows) -> list[UUID]:
-    return [row[0] for row in rows]
+    return [as_uuid(row[0]) for row in rows]
 
 
 def _mapping(_: p.Op[Any], rows: Rows) -> dict[Any, Any]:
@@ -373,6 +377,7 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Expire: _ids,
     p.Sweep: lambda _, rows: list(map(p.Swept._make, rows)),
     p.NextExpiry: lambda _, rows: rows[0][0],
+    p.Now: lambda _, rows: rows[0][0],
     p.Redrive: _ids,
     p.Discard: _ids,
     p.Prune: lambda _, rows: p.Pruned._make(rows[0]),

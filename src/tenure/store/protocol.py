@@ -426,6 +426,11 @@ class NextExpiry(Op[float | None]):
     queue: str
 
 
+@dataclass(frozen=True, slots=True)
+class Now(Op[datetime]):
+    """What time it is by the store's clock, for whoever judges the age of what it keeps."""
+
+
 class Revived(NamedTuple):
     """A dead letter to be redriven.
 

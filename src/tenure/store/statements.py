@@ -2,20 +2,27 @@
 
 The files say ``tenure.`` for the schema and ``{name}`` for a fragment: a piece that several transitions share, such as
 the fence, kept in ``sql/fragments``. Only this module knows both conventions, so the files can be read and linted as they
-stand.
+stand. The functions that are kept in the database are made of the same statements, see ``function``.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from psycopg import sql
 
 from tenure.errors import ConfigError
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_VALUE = re.compile(r"%\((\w+)\)s")
+_PIECE = re.compile(r"\{([a-z_]+)\}")
+
+FUNCTIONS = ("enqueue_many", "enqueue")
+"""What is kept in the database, in the order in which it is made."""
 
 # The columns of what has ended, archived or dead, in the order in which they are written.
 _ENDED = (
@@ -76,6 +83,37 @@ def statement(name: str, schema: str) -> str:
     return in_schema(_expanded(_read(f"sql/{name}.sql")), schema)
 
 
+class Function(NamedTuple):
+    """A function that is kept in the database.
+
+    Args:
+        name: without its schema.
+        text: what creates or replaces it.
+        digest: stands in its body and nowhere else: one that has it was made from this text.
+    """
+
+    name: str
+    text: str
+    digest: str
+
+
+@cache
+def function(name: str, schema: str) -> Function:
+    """The function in ``functions/<name>.sql`` for a schema.
+
+    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values.
+    """
+
+    def piece(match: re.Match[str]) -> str:
+        if match[1] == "digest":
+            return match[0]
+        return _VALUE.sub(r"args.\1", _expanded(_read(f"sql/{match[1]}.sql")).rstrip())
+
+    text = in_schema(_PIECE.sub(piece, _read(f"functions/{name}.sql")), schema)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return Function(name, text.replace("{digest}", digest), digest)
+
+
 def _read(path: str) -> str:
     return files("tenure.store").joinpath(path).read_text("utf-8")
 
@@ -85,4 +123,4 @@ def _expanded(text: str) -> str:
         name = match[1]
         return _COLUMNS[name] if name in _COLUMNS else _expanded(_read(f"sql/fragments/{name}.sql").rstrip())
 
-    return re.sub(r"\{([a-z_]+)\}", fragment, text)
+    return _PIECE.sub(fragment, text)

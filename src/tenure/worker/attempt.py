@@ -14,16 +14,24 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
-
 from tenure import jsontext
 from tenure.app import Tenure
-from tenure.effects import AlreadyDoneError, CommitUnknownError, Effects
+from tenure.effects import (
+    AlreadyDoneError,
+    CommitUnknownError,
+    Effect,
+    Effects,
+    GaveUpError,
+    by_idempotency_key,
+    by_natural_key,
+    caught,
+)
+from tenure.elsewhere.window import require_young
 from tenure.errors import LeaseLost
 from tenure.faultpoints import point
 from tenure.job import Job
 from tenure.kind import Kind
-from tenure.policy import classify
+from tenure.policy import Verdict, classify
 from tenure.worker.outcome import Outcome, failed
 
 Settling = Callable[[bool], None]
@@ -53,12 +61,15 @@ class Attempts:
             asyncio.CancelledError: the task was cancelled and the handler has stopped.
         """
         try:
+            if job.once_ttl is not None:
+                require_young(job, job.once_ttl)
             arguments = kind.arguments.parse(job.payload)
+            effect = _named(kind, job, token, arguments)
             if kind.arguments.job is not None:
                 arguments[kind.arguments.job] = job
             point("handler.running")
-            if kind.effect:
-                return await self._effect(kind, job, token, arguments, settling)
+            if effect is not None:
+                return await self._effect(effect, partial(kind.handler, **arguments), settling)
             result = await self._around(job, partial(self._called, kind, arguments))
             return Outcome("done", self._stored(result))
         except asyncio.CancelledError as error:
@@ -68,26 +79,24 @@ class Attempts:
         except BaseException as error:
             return failed(error, classify(error, kind.policy))
 
-    async def _effect(
-        self, kind: Kind, job: Job, token: UUID, arguments: dict[str, Any], settling: Settling
-    ) -> Outcome:
-        async def handler(tx: AsyncConnection) -> Any:
-            return await self._around(job, partial(kind.handler, tx, **arguments))
-
+    async def _effect(self, effect: Effect, handler: Callable[[Any], Any], settling: Settling) -> Outcome:
+        around = partial(self._around, effect.job)
         try:
-            result = await self._effects.run(job, token, kind.policy.key_ttl, handler, self._stored, settling)
-        except AlreadyDoneError:
-            return Outcome("duplicate")
+            result = await self._effects.run(effect, handler, stored=self._stored, settling=settling, around=around)
+        except AlreadyDoneError as done_before:
+            return Outcome("duplicate", done_before.result)
         except LeaseLost:
             return Outcome("lost")
         except CommitUnknownError:
             return Outcome("unknown")
+        except GaveUpError as error:
+            return failed(error, Verdict("transient"))
         return Outcome("committed", result)
 
     async def _called(self, kind: Kind, arguments: dict[str, Any]) -> Any:
         if kind.is_async:
             return await kind.handler(**arguments)
-        call = partial(contextvars.copy_context().run, _caught, partial(kind.handler, **arguments))
+        call = partial(contextvars.copy_context().run, caught, partial(kind.handler, **arguments))
         result, error = await asyncio.get_running_loop().run_in_executor(self._threads, call)
         if error is not None:
             raise error
@@ -102,12 +111,14 @@ class Attempts:
         return jsontext.dumps_or_note(result, self._app.result_limit)
 
 
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a call in a thread returned or raised; a future cannot carry every error (StopIteration)."""
-    try:
-        return call(), None
-    except BaseException as error:
-        return None, error
+def _named(kind: Kind, job: Job, token: UUID, arguments: dict[str, Any]) -> Effect | None:
+    """What is to happen once, and what names it; None where the kind is no effect."""
+    form = kind.arguments.form
+    if not kind.effect or form is None:
+        return None
+    if (key := kind.natural_key(arguments)) is not None:
+        return by_natural_key(job, token, key, form, ttl=kind.policy.dedup_ttl)
+    return by_idempotency_key(job, token, form, ttl=kind.policy.key_ttl)
 
 
 def _cancelled_from_outside() -> bool:

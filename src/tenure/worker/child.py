@@ -58,8 +58,8 @@ async def _serve(app: Tenure, ours: socket.socket) -> None:
     if hello is None:
         return
     app.point_at(hello["dsn"], hello["schema"])
-    effects = Effects(app.new_store(size=1), 1, prepare=app.pooler is None)
     with ThreadPoolExecutor(1, "tenure-handler") as threads:
+        effects = Effects(app.new_store(size=1), threads, 1, prepare=app.pooler is None)
         attempts = Attempts(app, effects, threads)
         await run_hooks(app.start_hooks)
         writer.write(wire.line("ready"))

@@ -46,7 +46,7 @@ class Held:
 
     def __init__(self, job: Job, kind: Kind, token: UUID, sent: float) -> None:
         self.stop = Stop()
-        self.job = job._replace(stop=self.stop)
+        self.job = job._replace(claimed=sent, once_ttl=kind.policy.once_ttl, stop=self.stop)
         self.kind = kind
         self.token = token
         self.claimed = sent

@@ -79,7 +79,7 @@ class Worker:
         await self._app.ready()
         self._store = self._app.new_store(size=3, patience=LOCK_PATIENCE)
         self._threads = ThreadPoolExecutor(self._options.concurrency, "tenure-handler")
-        self._effects = Effects(self._store, prepare=self._app.pooler is None)
+        self._effects = Effects(self._store, self._threads, prepare=self._app.pooler is None)
         self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
         self._dead_letters = DeadLetters(self._app, self._store)
         self._settler = Settler(self._store, self._leases, self.counts, self._on_settled)

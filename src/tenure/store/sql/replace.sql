@@ -2,7 +2,7 @@
 --
 -- Why it is safe: the job's row is locked, in order of id, before it is judged, so a claim, a cancellation or another
 -- replacement that was under way has ended; jobs first, keys after them, like every settlement. The key's row must still
--- be this job's. What cannot be changed is left out of the answer; nothing of it is touched.
+-- be this job's, or nothing is changed. What cannot be changed is left out of the answer; nothing of it is touched.
 with
 given as materialized (
     select distinct on (i.id) i.*, i.payload_text::jsonb as payload,
@@ -30,15 +30,15 @@ keys as (
     update tenure.keys k set fingerprint = m.fingerprint
     from mine m
     where k.queue = %(queue)s and k.key = m.key and k.job_id = m.id
-    returning k.job_id
+    returning m.*
 ),
 changed as (
     update tenure.jobs j
     set payload = m.payload, version = %(version)s, headers = m.headers::jsonb,
         available_at = greatest(m.now, coalesce(m.at, m.now + make_interval(secs => m.delay))),
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
-    from mine m
-    where j.queue = %(queue)s and j.id = m.id and exists (select from keys k where k.job_id = m.id)
+    from keys m
+    where j.queue = %(queue)s and j.id = m.id
     returning j.id
 )
 select id from changed

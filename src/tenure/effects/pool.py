@@ -1,0 +1,124 @@
+"""The connections of effects, of two sorts and together not more than so many: opened when needed, kept while idle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from psycopg import Connection
+
+from tenure.errors import OUTAGE
+from tenure.store.connections import aconnect, connect, is_fit, is_stale
+from tenure.tx import EffectConnection, ThreadConnection
+
+log = logging.getLogger("tenure.worker")
+
+AnyConnection = EffectConnection | ThreadConnection
+C = TypeVar("C", EffectConnection, ThreadConnection)
+
+_OUTAGE = (0.2, 5.0)  # seconds between two tries to connect, first and longest
+
+
+class Pool:
+    """Connections for one event loop and the threads of its handlers.
+
+    Args:
+        dsn: libpq connection string.
+        size: how many are open at the most; a taker waits for one.
+        threads: where connections for threads are opened.
+        prepare: False keeps no prepared statements (a pooler in transaction mode).
+    """
+
+    def __init__(self, dsn: str, size: int, threads: Executor, *, prepare: bool = True) -> None:
+        self._dsn = dsn
+        self._size = size
+        self._threads = threads
+        self._options: dict[str, Any] = {} if prepare else {"prepare_threshold": None}
+        self._slots = asyncio.Semaphore(size)
+        self._taken = 0
+        self._idle: list[AnyConnection] = []
+
+    @asynccontextmanager
+    async def for_loop(self) -> AsyncIterator[EffectConnection]:
+        """One for the event loop, for the length of the block; kept afterwards if it is fit for use."""
+        async with self._one(EffectConnection, self._connected) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def for_thread(self) -> AsyncIterator[ThreadConnection]:
+        """The same for a thread. Who still uses it at the end of the block has made it ``abandoned`` before."""
+        async with self._one(ThreadConnection, self._connected_for_thread) as conn:
+            yield conn
+
+    @asynccontextmanager
+    async def _one(self, cls: type[C], connected: Callable[[], Awaitable[C]]) -> AsyncIterator[C]:
+        async with self._slots:
+            self._taken += 1
+            try:
+                conn = await self._got(cls, connected)
+                try:
+                    yield conn
+                finally:
+                    self._give_back(conn)
+            finally:
+                self._taken -= 1
+
+    def _give_back(self, conn: AnyConnection) -> None:
+        if conn.abandoned:
+            return
+        if is_fit(conn):
+            self._idle.append(conn)
+        else:
+            conn.pgconn.finish()
+
+    def _fresh(self, cls: type[C]) -> C | None:
+        for conn in reversed(self._idle):
+            if isinstance(conn, cls):
+                self._idle.remove(conn)
+                if not is_stale(conn):
+                    return conn
+                conn.pgconn.finish()
+        return None
+
+    async def _got(self, cls: type[C], connected: Callable[[], Awaitable[C]]) -> C:
+        """An idle connection or a new one. An outage is waited out under the lease: it spends no attempt."""
+        pause = _OUTAGE[0]
+        while True:
+            if (conn := self._fresh(cls)) is not None:
+                return conn
+            while self._idle and self._taken + len(self._idle) > self._size:
+                self._idle.pop(0).pgconn.finish()  # one of the other sort
+            try:
+                return await connected()
+            except OUTAGE as error:
+                log.warning("no connection for an effect, trying again: %s", error.what)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _OUTAGE[1])
+
+    async def _connected(self) -> EffectConnection:
+        return cast(EffectConnection, await aconnect(self._dsn, factory=EffectConnection, **self._options))
+
+    async def _connected_for_thread(self) -> ThreadConnection:
+        connecting = self._threads.submit(partial(connect, self._dsn, factory=ThreadConnection, **self._options))
+        try:
+            return cast(ThreadConnection, await asyncio.wrap_future(connecting))
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_dropped)
+            raise
+
+    def close(self) -> None:
+        """Close the idle connections, from wherever; libpq needs no event loop for that."""
+        while self._idle:
+            conn = self._idle.pop()  # held until it is closed: what is collected while open is a ResourceWarning
+            conn.pgconn.finish()
+
+
+def _dropped(connecting: Future[Connection]) -> None:
+    """Nobody waits for it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
