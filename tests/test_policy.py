@@ -146,6 +146,7 @@ def test_a_policy_has_the_documented_defaults() -> None:
         "max_deferrals": 100,
         "key_ttl": 604800.0,
         "dedup_ttl": 2592000.0,
+        "once_ttl": None,
     }
 
 

@@ -42,9 +42,7 @@ def checked_key(key: str, what: str = "idempotency key") -> str:
     """
     given: object = key  # whatever the annotation says
     if not isinstance(given, str):
-        raise Refused(
-            f"The {what} is of type {type(given).__name__}, not text.", hint="Write key=str(...), or key=None."
-        )
+        raise Refused(f"The {what} is of type {type(given).__name__}, not text.", hint="Make it one with str(...).")
     try:
         size = len(key.encode())
     except UnicodeEncodeError:

@@ -185,8 +185,8 @@ def classify(exc: BaseException, policy: Policy) -> Verdict:
        all are. Of several waits the longest counts.
     2. A signal (``Permanent``, ``Retry``, ``Throttled``, ``Snooze``) says it itself.
     3. The kind's own ``permanent=`` and ``transient=``; of two classes that both fit, the more specific.
-    4. ``InvalidArguments``: permanent. (A ``pydantic.ValidationError`` out of the handler's own code is not: the
-       document of another side that is broken now may be whole in a minute.)
+    4. ``InvalidArguments`` and ``ConfigError``: permanent. (A ``pydantic.ValidationError`` out of the handler's own code
+       is not: the document of another side that is broken now may be whole in a minute.)
     5. An HTTP error of httpx, requests or aiohttp: by its status, see :mod:`tenure.http_errors`.
     6. Anything else: transient.
 
@@ -198,7 +198,7 @@ def classify(exc: BaseException, policy: Policy) -> Verdict:
         return _signalled(exc)
     if own := _own_rule(type(exc), policy):
         return Verdict(own)
-    if isinstance(exc, InvalidArguments):
+    if isinstance(exc, InvalidArguments | ConfigError):
         return Verdict("permanent")
     if http := classify_http(exc):
         return Verdict(http.kind, _bounded(http.after))

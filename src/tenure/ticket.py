@@ -76,7 +76,7 @@ class Ticket:
             if self._ended(where):
                 return self._value(where)
             await asyncio.sleep(pause)
-        raise self._late(timeout)
+        raise self._late(timeout, where)
 
     def result_sync(self, timeout: Duration | None = None) -> Any:
         """The same from a thread."""
@@ -90,7 +90,7 @@ class Ticket:
             if self._ended(where):
                 return self._value(where)
             time.sleep(pause)
-        raise self._late(timeout)
+        raise self._late(timeout, where)
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         end = None if timeout is None else time.monotonic() + duration(timeout)
@@ -118,7 +118,7 @@ class Ticket:
         value = None if where.result is None else json.loads(where.result)
         if why := jsontext.why_not_stored(value):
             raise ResultUnavailable(
-                f"Job {self.id} is done, but its result could not be stored: {why}", kept="Its effects."
+                f"Job {self.id} is done, but its result could not be stored: {why}", kept="What it has done stands."
             )
         return value
 
@@ -131,5 +131,8 @@ class Ticket:
             failure=history[-1] if history and where.state == State.DEAD else None,
         )
 
-    def _late(self, timeout: Duration | None) -> TimeoutError:
-        return TimeoutError(f"job {self.id} has not ended within {timeout}; it goes on")
+    def _late(self, timeout: Duration | None, where: Whereabouts) -> TimeoutError:
+        seconds = f"{duration(timeout or 0):g} s"
+        return TimeoutError(
+            f"job {self.id} has not ended within {seconds}: it is {where.state}, and can be waited for again"
+        )

@@ -39,7 +39,7 @@ def written(job: Job, dialect: str, text: str) -> dict[str, int]:
         return result
 
 
-@app.job(lease="1s", backoff=QUICK, once_ttl="30d")
+@app.job(lease="5s", backoff=QUICK, once_ttl="30d")
 def write(job: Job, dialect: str, text: str) -> dict[str, int]:
     """In a thread."""
     return written(job, dialect, text)

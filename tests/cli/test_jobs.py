@@ -158,8 +158,23 @@ def test_dead_letters_have_a_list_of_their_own(cli: Cli) -> None:
 def test_a_job_is_shown_by_its_key(cli: Cli, store: PostgresStore) -> None:
     offer(store, job := new_job('{"n": 1}', key="order-42"))
     assert cli("jobs", "show", "--key", "order-42", "--queue", "q", "--json").json["id"] == str(job.id)
-    missing = cli("jobs", "show", "--key", "order-42")
-    assert (missing.code, "no key 'order-42'" in missing.err) == (1, True)
+    assert cli("jobs", "show", "--key", "order-42", "--json").json["id"] == str(job.id)
+    missing = cli("jobs", "show", "--key", "order-42", "--queue", "mail")
+    assert (missing.code, "Queue 'mail' has no key 'order-42'" in missing.err) == (1, True)
+    assert "No queue has a key 'order-43'" in cli("jobs", "show", "--key", "order-43").err
+
+
+def test_a_key_of_two_queues_is_asked_back(cli: Cli, store: PostgresStore) -> None:
+    offer(store, new_job('{"n": 1}', key="k"))
+    offer(store, new_job('{"n": 1}', key="k"), queue="q2")
+    answer = cli("jobs", "show", "--key", "k")
+    assert (answer.code, "Queues q, q2 have a key 'k' each" in answer.err) == (1, True)
+
+
+def test_what_is_due_already_need_not_be_made_available(cli: Cli, store: PostgresStore) -> None:
+    [id] = accept(store)
+    answer = cli("jobs", "retry-now", id, "--json")
+    assert (answer.code, answer.json["answer"]) == (0, "due already")
 
 
 def test_a_key_remembers_the_result_of_a_job_that_its_queue_did_not_keep(cli: Cli, store: PostgresStore) -> None:

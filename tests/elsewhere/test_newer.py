@@ -234,6 +234,22 @@ def test_who_comes_second_waits_for_the_first_ones_end(
     assert things.now == {"a": left}
 
 
+@pytest.mark.parametrize("library", ["pymysql", "aiomysql", "sqlalchemy-pymysql"])
+@pytest.mark.parametrize("before", [[], [Delivery("a", 1)]])
+def test_on_mariadb_a_snapshot_hides_no_version(
+    writer: Caller, place: Place, things: Things, before: list[Delivery]
+) -> None:
+    """In REPEATABLE READ, its default, a transaction goes on to see what it saw at its first look."""
+    deliver("pymysql", place, *before)
+    writer.begin()
+    assert writer.execute("select count(*) from tenure_versions") == [(len(before),)]
+    deliver("pymysql", place, Delivery("a", 5))
+    assert newer(writer, "things", "a", 3) is False
+    assert newer(writer, "things", "a", 7) is True
+    writer.rollback()
+    assert things.now == {"a": 5}
+
+
 @each_library
 def test_many_connections_at_once_end_in_the_newest(
     writer: Caller, things: Things, place: Place, library: str, pool: ThreadPoolExecutor

@@ -15,14 +15,14 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from tenure import Record, State, Tenure
+from tenure import Record, State, Tenure, Ticket
 from tenure.faultpoints import Gate
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import LookUp
@@ -148,6 +148,27 @@ class Bench:
         process = Process(popen, log)
         self._processes.append(process)
         return process
+
+    def killed_at(
+        self, target: str, points: Sequence[str], enqueue: Callable[[int, str], Ticket]
+    ) -> tuple[list[Ticket], str]:
+        """A job for each point, and a worker that was killed there while it ran it; answers the jobs and their queues.
+
+        Each has a queue of its own: no victim sweeps and takes the job of another one.
+
+        Args:
+            points: fault points.
+            enqueue: called with the number of the point and the queue.
+        """
+        queues = [f"q{n}" for n in range(len(points))]
+        tickets = [enqueue(n, queue) for n, queue in enumerate(queues)]
+        victims = [
+            self.start(target, queues=queue, faults=f"{point}=kill", concurrency=1, prefetch=0)
+            for queue, point in zip(queues, points, strict=True)
+        ]
+        for victim, point in zip(victims, points, strict=True):
+            assert victim.ended() < 0, point
+        return tickets, ",".join(queues)
 
     def record(self, id: UUID) -> Record | None:
         """What the queue says of a job."""

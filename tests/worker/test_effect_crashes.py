@@ -6,7 +6,6 @@ import pytest
 
 from tenure import State
 from tests.apps import effect_forms, effects
-from tests.worker.ledger import until
 from tests.worker.processes import Bench
 
 APP = "tests.apps.effects:app"
@@ -20,16 +19,13 @@ POINTS = [
 
 
 def test_exactly_one_effect_wherever_the_worker_is_killed(bench: Bench) -> None:
-    """Each of the victims takes one job and dies at a point of its own."""
     bench.use(effects.app)
     bench.ask(effects.TABLE)
-    victims = {bench.start(APP, faults=f"{point}=kill", concurrency=1, prefetch=0): point for point in POINTS}
-    until(lambda: bench.count("workers") == len(victims), "all victims at work")
     names = [f"job {n}" for n in range(len(POINTS))]
-    tickets = {name: effects.write.enqueue_sync(name, key=name) for name in names}
-    for victim, point in victims.items():
-        assert victim.ended() < 0, point
-    survivor = bench.start(APP, burst=True, children=1)
+    tickets, queues = bench.killed_at(
+        APP, POINTS, lambda n, queue: effects.write.enqueue_sync(names[n], key=names[n], queue=queue)
+    )
+    survivor = bench.start(APP, queues=queues, burst=True, children=1)
     assert survivor.ended() == 0
 
     written = dict(bench.ask("select what, claim from written"))
@@ -37,7 +33,7 @@ def test_exactly_one_effect_wherever_the_worker_is_killed(bench: Bench) -> None:
     assert sorted(written) == names
     assert sorted(written.values()) == [1, 2, 2, 2, 2], "the killed one that had committed is not repeated"
     assert bench.count("dedup") == len(POINTS)
-    for name, ticket in tickets.items():
+    for name, ticket in zip(names, tickets, strict=True):
         done = bench.record(ticket.id)
         assert done is not None
         assert (done.state, done.result) == (State.DONE, str(written[name]))
@@ -50,13 +46,12 @@ def test_exactly_one_effect_wherever_the_worker_is_killed_in_a_thread_and_under_
     bench.use(effect_forms.app)
     bench.ask(effect_forms.TABLE)
     app = "tests.apps.effect_forms:app"
-    victims = {bench.start(app, faults=f"{point}=kill", concurrency=1, prefetch=0): point for point in POINTS}
-    until(lambda: bench.count("workers") == len(victims), "all victims at work")
     names = [f"job {n}" for n in range(len(POINTS))]
-    tickets = [effect_forms.HERE[form].enqueue_sync(name, key=name) for name in names]
-    for victim, point in victims.items():
-        assert victim.ended() < 0, point
-    assert bench.start(app, burst=True, children=1).ended() == 0
+    kind = effect_forms.HERE[form]
+    tickets, queues = bench.killed_at(
+        app, POINTS, lambda n, queue: kind.enqueue_sync(names[n], key=names[n], queue=queue)
+    )
+    assert bench.start(app, queues=queues, burst=True, children=1).ended() == 0
 
     written = bench.ask("select what, claim from written order by what")
     assert [what for what, _ in written] == names

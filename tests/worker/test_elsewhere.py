@@ -52,15 +52,12 @@ def test_a_crash_between_the_effect_and_the_completion_is_a_redelivery_that_beco
 
 
 def test_exactly_one_effect_elsewhere_wherever_the_worker_is_killed(bench: Bench, eye: Eye) -> None:
-    """Each of the victims takes one job and dies at a point of its own."""
     bench.use(elsewhere.app)
-    victims = {bench.start(APP, faults=f"{point}=kill", concurrency=1, prefetch=0): point for point in POINTS}
-    until(lambda: bench.count("workers") == len(victims), "all victims at work")
     names = [f"job {n}" for n in range(len(POINTS))]
-    tickets = [elsewhere.write.enqueue_sync(eye.place.dialect, name) for name in names]
-    for victim, point in victims.items():
-        assert victim.ended() < 0, point
-    assert bench.start(APP, burst=True, children=1).ended() == 0
+    tickets, queues = bench.killed_at(
+        APP, POINTS, lambda n, queue: elsewhere.write.enqueue_sync(eye.place.dialect, names[n], queue=queue)
+    )
+    assert bench.start(APP, queues=queues, burst=True, children=1).ended() == 0
 
     assert eye.notes == names
     assert sorted(eye.keys) == sorted(str(ticket.id) for ticket in tickets)

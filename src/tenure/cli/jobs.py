@@ -16,6 +16,8 @@ from tenure.errors import Refused
 
 if TYPE_CHECKING:
     from tenure.job import Record
+    from tenure.store.postgres import PostgresStore
+    from tenure.store.protocol import KeyRecord
 
 app = group("Look at live and archived jobs, cancel them, run them now, change their priority.")
 
@@ -79,21 +81,21 @@ def list_jobs(
 def show_job(
     id: Annotated[UUID | None, typer.Argument(help="Id of a job, live, archived or dead.", show_default=False)] = None,
     key: Annotated[str | None, typer.Option(help="Or its idempotency key.", show_default=False)] = None,
-    queue: Annotated[str, typer.Option(help="The queue in which the key was accepted.")] = "default",
+    queue: Annotated[
+        str | None,
+        typer.Option(help="The queue in which the key was accepted; else all are looked into.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
 ) -> None:
     """Print everything that is known of a job: payload, result, and how its attempts failed."""
     from tenure.cli import records
-    from tenure.store.protocol import LookUpKey
 
     if (id is None) == (key is None):
         raise typer.BadParameter("Give the ID of a job, or --key.")
     with opened(dsn, schema) as tenure:
-        held = None if key is None else tenure.store.run(LookUpKey(queue, key))
-        if held is None and id is None:
-            raise Refused(f"Queue {queue!r} has no key {key!r} (any more).", kept="")
+        held = None if key is None else _by_key(tenure.store, key, queue)
         found, _ = look_up(tenure.store, [held.job_id if held else cast("UUID", id)])
     if found:
         told, page = records.as_dict(found[0]), partial(records.page, found[0])
@@ -105,6 +107,22 @@ def show_job(
         show.json_line(told)
     else:
         page()
+
+
+def _by_key(store: PostgresStore, key: str, queue: str | None) -> KeyRecord:
+    """What stands behind a key, in one queue or in whichever has it."""
+    from tenure.store.protocol import LookUpKey, Status
+
+    queues = [status.queue for status in store.run(Status())] if queue is None else [queue]
+    held = {name: found for name in queues if (found := store.run(LookUpKey(name, key)))}
+    if not held:
+        raise Refused(
+            f"Queue {queue!r} has no key {key!r} (any more)." if queue else f"No queue has a key {key!r} (any more).",
+            kept="",
+        )
+    if len(held) > 1:
+        raise Refused(f"Queues {', '.join(held)} have a key {key!r} each.", kept="", hint="Name one with --queue.")
+    return next(iter(held.values()))
 
 
 @app.command("cancel", epilog="Example: tenure jobs cancel 0198c2d4-7f3a-7a51-9a34-3c1f0e8b2d11")
@@ -131,6 +149,7 @@ def retry_now(ids: Ids, as_json: AsJson = False, dsn: Dsn = None, schema: Schema
         found, unknown = look_up(tenure.store, ids)
         for queue, records in by_queue(found).items():
             changed = tenure.store.run(RetryNow(queue, [record.id for record in records]))
+            answers.update({r.id: "due already" for r in records if r.state == "pending"})
             answers.update(dict.fromkeys(changed, "available"))
     _tell(found, unknown, answers, as_json)
 

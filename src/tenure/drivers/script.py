@@ -128,7 +128,7 @@ def require_transaction(lent: Borrowed | ABorrowed) -> None:
         raise ConfigError(
             "The connection is in autocommit and no transaction is open on it: there is nothing to join.",
             kept="Nothing was stored.",
-            hint="Open one first (conn.transaction(), conn.begin(), transaction.atomic() ...), or leave conn out: then it"
+            hint="Open one first (conn.transaction(), conn.begin() or transaction.atomic()), or leave conn out: then it"
             " commits by itself.",
         )
 

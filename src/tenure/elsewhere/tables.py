@@ -66,7 +66,7 @@ def require_transaction(lent: Borrowed | ABorrowed) -> None:
         raise ConfigError(
             "The connection is in autocommit and no transaction is open on it: the effect and its row would not be one.",
             kept="Nothing was stored.",
-            hint="Open one first: conn.transaction(), conn.begin(), transaction.atomic() ...",
+            hint="Open one first: conn.transaction(), conn.begin(), transaction.atomic(), as its library has it",
         )
 
 

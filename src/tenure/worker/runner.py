@@ -144,12 +144,13 @@ class Runner:
         if outcome.failure is not None:
             job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
             log.warning(
-                "job %s of kind %s failed in attempt %d of %d: %s",
+                "job %s of kind %s failed in attempt %d of %d: %s; see: tenure jobs show %s",
                 job.id,
                 job.kind,
                 job.attempt,
                 job.max_attempts,
                 what,
+                job.id,
             )
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
         if asked is not None:

@@ -93,7 +93,9 @@ begin
                     array['It is no object.', 'Write {"payload": {...}, "key": "..."}.']
                 when exists (select from jsonb_object_keys(j.job) as o(name) where o.name <> all(
                          '{payload,key,delay,at,priority,expires_at,headers,replace}'::text[])) then
-                    array['It has a member that is not known.',
+                    array['It has a member that is not known: '
+                              || (select left(min(o.name), 100) from jsonb_object_keys(j.job) as o(name) where o.name <> all(
+                                  '{payload,key,delay,at,priority,expires_at,headers,replace}'::text[])) || '.',
                           'It may have payload, key, delay, at, priority, expires_at, headers and replace.']
                 when jsonb_typeof(m.payload) <> 'object' then
                     array['The payload is no JSON object.', 'Write {"name": value, ...}, with the names of the handler''s'
