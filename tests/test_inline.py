@@ -1053,3 +1053,20 @@ def test_a_connection_that_could_not_be_joined_is_refused_here_too(
             with pytest.raises(ConfigError):
                 work.enqueue_sync(conn=unusable)
     assert inlined.jobs() == []
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+def test_a_session_that_a_handler_ends_fails_here_as_in_a_worker(dsn: str, app: Tenure, how: str) -> None:
+    @app.job(effect=True)
+    def ends(tx: Session) -> None:
+        tx.execute(sa.text("select 1"))
+        getattr(tx, how)()
+
+    engine = sa.create_engine(sa.make_url("postgresql+psycopg://"), creator=lambda: psycopg.connect(dsn))
+    with (
+        Session(engine) as session,
+        inline(app, tx=session),
+        pytest.raises(Permanent, match="ended the transaction of tx"),
+    ):
+        ends.enqueue_sync()
+    engine.dispose()

@@ -7,11 +7,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
-from tenure import Conflict, JobFailed, Permanent, Refused, ResultUnavailable, State, Tenure, Ticket
+from tenure import Conflict, JobFailed, Permanent, Refused, ResultUnavailable, State, StoreBusy, Tenure, Ticket
 from tenure.kind import Kind
-from tenure.store.protocol import Cancel, SetQueue
+from tenure.store.protocol import Cancel, ListJobs, SetQueue
 from tests.worker.here import burst, working
 
 
@@ -202,3 +203,33 @@ def test_replace_is_debounce(app: Tenure, double: Kind) -> None:
         double.enqueue_sync(2, key="k", replace=True)
     with pytest.raises(Refused, match="without a key replaces nothing"):
         double.enqueue_sync(2, replace=True)
+
+
+def test_a_ticket_of_an_open_transaction_waits_for_its_commit(app: Tenure, double: Kind, dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        tickets = [double.enqueue_sync(3, conn=conn), double.enqueue_sync(4, key="k", conn=conn)]
+        for ticket in tickets:
+            with pytest.raises(TimeoutError, match="its transaction has not committed"):
+                ticket.result_sync(0)
+        conn.commit()
+    burst(app)
+    assert [ticket.result_sync(0) for ticket in tickets] == [{"twice": 6}, {"twice": 8}]
+
+
+def test_a_request_that_stored_nothing_has_no_result_to_wait_for(app: Tenure, double: Kind) -> None:
+    double.enqueue_sync(1, key="k")
+    [ticket] = double.enqueue_many_sync([double.request(2, key="k")])
+    with pytest.raises(Refused, match="the answer to this request was conflict"):
+        ticket.result_sync(0)
+
+
+def test_a_batch_for_several_queues_says_how_far_it_came(app: Tenure, double: Kind, dsn: str) -> None:
+    impatient = Tenure(f"{dsn} options='-c lock_timeout=200'")
+    with psycopg.connect(dsn) as conn, impatient:
+        twin = impatient.job(name="double")(double.handler)
+        double.enqueue_sync(9, queue="b", key="k", conn=conn)
+        requests = [twin.request(1, queue="a"), twin.request(2, queue="b", key="k")]
+        with pytest.raises(StoreBusy, match="The 1 jobs for queues before it, in order of the name, were stored"):
+            twin.enqueue_many_sync(requests)
+        conn.rollback()
+    assert {job.queue for job in app.store.run(ListJobs())} == {"a"}

@@ -7,7 +7,8 @@ handler cannot have parameters of those names.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +17,7 @@ from uuid import UUID
 from tenure import jsontext
 from tenure.arguments import Arguments
 from tenure.drivers import aborrow, borrow, require_queue
-from tenure.errors import ConfigError, InvalidArguments, Refused
+from tenure.errors import ConfigError, InvalidArguments, Refused, TenureError
 from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name
 from tenure.natural import NaturalKey
@@ -205,7 +206,7 @@ class Kind:
         door = await self.app.ready()
         op = self._accept(request.queue, [request.job])
         [accepted] = await door.arun(op, lent)
-        return self._granted(op, request, accepted)
+        return self._granted(op, request, accepted, joined=lent is not None)
 
     def enqueue_sync(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
         """The same from a thread; ``conn`` is psycopg's, SQLAlchemy's (a ``Session``, too) or Django's, synchronous."""
@@ -213,7 +214,7 @@ class Kind:
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
         [accepted] = self.app.door.run(op, lent)
-        return self._granted(op, request, accepted)
+        return self._granted(op, request, accepted, joined=lent is not None)
 
     async def enqueue_many(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
@@ -238,7 +239,7 @@ class Kind:
         for op in self._accepts(batch):
             accepted = await door.arun(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id]) for request in batch]
+        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
 
     def enqueue_many_sync(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
@@ -248,9 +249,10 @@ class Kind:
         batch = self._checked(requests)
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
-            accepted = self.app.door.run(op, lent)
+            with _after(answers, lent):
+                accepted = self.app.door.run(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id]) for request in batch]
+        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
 
     def _checked(self, requests: Iterable[Request | Mapping[str, Any]]) -> list[Request]:
         given: object = requests  # whatever the annotation says
@@ -301,14 +303,21 @@ class Kind:
             queues.setdefault(request.queue, []).append(request.job)
         return [self._accept(queue, jobs) for queue, jobs in sorted(queues.items())]
 
-    def _granted(self, op: Accept, request: Request, accepted: Accepted) -> Ticket:
+    def _granted(self, op: Accept, request: Request, accepted: Accepted, *, joined: bool) -> Ticket:
         if refused := refusal(op, request.job, accepted):
             raise refused
-        return self._ticket(request, accepted)
+        return self._ticket(request, accepted, joined=joined)
 
-    def _ticket(self, request: Request, accepted: Accepted) -> Ticket:
+    def _ticket(self, request: Request, accepted: Accepted, *, joined: bool) -> Ticket:
         return Ticket(
-            request.queue, accepted.id, accepted.answer, accepted.state, request.job.key, accepted.result, self.app
+            request.queue,
+            accepted.id,
+            accepted.answer,
+            accepted.state,
+            request.job.key,
+            accepted.result,
+            self.app,
+            joined,
         )
 
 
@@ -319,3 +328,16 @@ def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
+
+
+@contextmanager
+def _after(answers: Sized, lent: object) -> Iterator[None]:
+    """Where a batch goes to several queues, an error at a later one says that the earlier ones have their jobs."""
+    try:
+        yield
+    except TenureError as error:
+        if answers and lent is None:
+            error.kept = (
+                f"The {len(answers)} jobs for queues before it, in order of the name, were stored. {error.kept}"
+            )
+        raise

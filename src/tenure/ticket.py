@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tenure import jsontext
-from tenure.errors import JobFailed, ResultUnavailable
+from tenure.errors import JobFailed, Refused, ResultUnavailable
 from tenure.job import Answer, Record, State
 from tenure.policy import Duration, duration
 from tenure.store.protocol import Follow, KeyRecord, LookUpKey, Whereabouts
@@ -44,6 +44,7 @@ class Ticket:
     key: str | None
     result_text: str | None
     _app: Tenure = field(repr=False, compare=False)
+    _joined: bool = field(default=False, repr=False, compare=False)
 
     async def look_up(self) -> Record | None:
         """What has become of the job; None when it is not known any more."""
@@ -61,33 +62,36 @@ class Ticket:
                 redrive not included.
 
         Raises:
+            Refused: the ticket is of a request that stored nothing.
             JobFailed: it ended dead or cancelled.
             ResultUnavailable: it is done, and its result is not there: it could not be stored, or is not kept any more.
             TimeoutError: it has not ended in time; it goes on, and can be waited for again.
             As the store's own errors.
         """
+        self._require_stored()
         door = await self._app.ready()
         for pause in self._pauses(timeout):
             where = (await door.arun(Follow(self.queue, [self.id])))[self.id]
             if where.state is None and self.key is not None:
-                where = self._by_key(await door.arun(LookUpKey(self.queue, self.key)))
+                where = self._by_key(await door.arun(LookUpKey(self.queue, self.key)), where.kept)
             if where.state in (State.DEAD, State.CANCELLED):
                 raise self._failed(where, await self.look_up())
-            if self._ended(where):
+            if self._ended(where) and not self._awaits_commit(where):
                 return self._value(where)
             await asyncio.sleep(pause)
         raise self._late(timeout, where)
 
     def result_sync(self, timeout: Duration | None = None) -> Any:
         """The same from a thread."""
+        self._require_stored()
         door = self._app.door
         for pause in self._pauses(timeout):
             where = door.run(Follow(self.queue, [self.id]))[self.id]
             if where.state is None and self.key is not None:
-                where = self._by_key(door.run(LookUpKey(self.queue, self.key)))
+                where = self._by_key(door.run(LookUpKey(self.queue, self.key)), where.kept)
             if where.state in (State.DEAD, State.CANCELLED):
                 raise self._failed(where, self.look_up_sync())
-            if self._ended(where):
+            if self._ended(where) and not self._awaits_commit(where):
                 return self._value(where)
             time.sleep(pause)
         raise self._late(timeout, where)
@@ -100,14 +104,25 @@ class Ticket:
             pause = min(2 * pause, _PAUSES[1])
         yield 0.0  # a last look, when time is over
 
-    def _by_key(self, held: KeyRecord | None) -> Whereabouts:
+    def _by_key(self, held: KeyRecord | None, kept: bool) -> Whereabouts:
         """What the key's row remembers, where it is still this job's."""
         if held is None or held.job_id != self.id:
-            return Whereabouts(None, None, kept=False)
+            return Whereabouts(None, None, kept)
         return Whereabouts(held.state or State.RUNNING, held.result, kept=True)
 
     def _ended(self, where: Whereabouts) -> bool:
         return where.state is None or State(where.state).ended
+
+    def _awaits_commit(self, where: Whereabouts) -> bool:
+        """Whether it may be there once the transaction commits that it was enqueued in."""
+        return where.state is None and self._joined and self.answer == "new" and where.kept
+
+    def _require_stored(self) -> None:
+        if self.answer in ("conflict", "too_large", "no_result"):
+            raise Refused(
+                f"There is no result to wait for: the answer to this request was {self.answer}.",
+                hint="Look at the answers of enqueue_many before you wait.",
+            )
 
     def _value(self, where: Whereabouts) -> Any:
         if where.state is None:
@@ -133,6 +148,10 @@ class Ticket:
 
     def _late(self, timeout: Duration | None, where: Whereabouts) -> TimeoutError:
         seconds = f"{duration(timeout or 0):g} s"
+        if where.state is None:
+            return TimeoutError(
+                f"job {self.id} is not there within {seconds}: its transaction has not committed, or never will"
+            )
         return TimeoutError(
             f"job {self.id} has not ended within {seconds}: it is {where.state}, and can be waited for again"
         )

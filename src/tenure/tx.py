@@ -18,10 +18,17 @@ import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection, Cursor, ServerCursor, pq
 from psycopg.rows import tuple_row
 
+from tenure.store.connections import cut
+
 _CLEAN = (
-    "reset session authorization; reset all; set datestyle to iso; select pg_advisory_unlock_all(); unlisten *; close all;"
+    "reset session authorization; reset all; set datestyle to iso;"
+    " set default_transaction_isolation to 'read committed'; select pg_advisory_unlock_all(); unlisten *; close all;"
     " discard temp"
 )
+
+_STILL_HELD = 2.0
+"""Longest wait of the effect's own machinery for the connection's lock, seconds: what a handler leaves open (a stream, a
+COPY) holds it for as long as somebody refers to it, and a traceback does."""
 
 _ours: ContextVar[bool] = ContextVar("tenure_tx_ours", default=False)
 _effect: ContextVar[object | None] = ContextVar("tenure_tx_effect", default=None)
@@ -161,7 +168,13 @@ class _BeginningLock(asyncio.Lock):
 
     async def __aenter__(self) -> None:
         await self._tx.begun()
-        await super().__aenter__()
+        if not is_ours():
+            await super().__aenter__()
+        else:
+            try:
+                await asyncio.wait_for(self.acquire(), _STILL_HELD)
+            except TimeoutError:
+                raise _still_held(self._tx) from None
         try:
             self._tx.admit()  # whoever had to wait for the lock may be too late now
         except BaseException:
@@ -251,7 +264,8 @@ class _ThreadLock:
 
     def __enter__(self) -> None:
         self._tx.begun()
-        self._lock.acquire()
+        if not self._lock.acquire(timeout=_STILL_HELD if is_ours() else -1):
+            raise _still_held(self._tx)
         try:
             self._tx.admit()  # whoever had to wait for the lock may be too late now
         except BaseException:
@@ -332,6 +346,14 @@ class ThreadConnection(_Shared, Connection[Any]):
         """Refused: raise an error to undo the effect."""
         self._refuse_rollback()
         super().rollback()
+
+
+def _still_held(conn: EffectConnection | ThreadConnection) -> psycopg.OperationalError:
+    """Give a connection up whose lock is not to be had; the server rolls back what is open on it."""
+    cut(conn)
+    return psycopg.OperationalError(
+        "a stream, a COPY or another thread of the handler still holds the connection: close it before the handler ends"
+    )
 
 
 def _forget(conn: EffectConnection | ThreadConnection) -> None:

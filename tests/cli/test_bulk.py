@@ -108,9 +108,19 @@ def test_values_of_bad_lines_are_not_repeated(cli: Cli) -> None:
     assert "hunter2" not in answer.out + answer.err
 
 
+def test_an_answer_that_is_lost_is_found_out(dsn: str) -> None:
+    with Proxy(dsn) as proxy:
+        cut = proxy.cut_after(lambda sql: b"on conflict (queue, key) do nothing" in sql)
+        answer = tenure("enqueue", "work", "--from", "-", dsn=proxy.dsn(), input=jsonl([{"key": "a"}] * 3))
+        cut.wait()
+    assert (answer.code, answer.out) == (0, "1 new, 2 same, 0 refused\n")
+
+
 def test_a_database_that_goes_away_leaves_a_known_line(dsn: str) -> None:
     with Proxy(dsn) as proxy:
         cut = proxy.cut_after(lambda sql: b"on conflict (queue, key) do nothing" in sql)
+        for nth in range(1, 100):  # nor can it be asked what became of that
+            proxy.cut_before(b"begin isolation", nth)
         answer = tenure("enqueue", "work", "--from", "-", dsn=proxy.dsn(), input=jsonl([{"key": "a"}] * 3))
         cut.wait()
     assert answer.code == 5

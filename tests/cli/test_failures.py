@@ -17,7 +17,7 @@ import pytest
 
 from tenure import embedded
 from tenure.cli.failures import Exit, explained, status
-from tenure.errors import Conflict, TenureError
+from tenure.errors import Conflict, JobFailed, TenureError
 from tenure.store import connections
 from tenure.store.postgres import PostgresStore
 from tests.cli.conftest import Cli, command, environment, tenure
@@ -188,8 +188,12 @@ def test_every_error_has_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
             yield sub
             yield from subclasses(sub)
 
+    special: dict[type[TenureError], TenureError] = {
+        Conflict: Conflict(queue="q", key="k", job_id="j", held="0", given="1"),
+        JobFailed: JobFailed(job_id="j", state="dead", reason="exhausted"),
+    }
     for cls in subclasses(TenureError):
-        error = Conflict(queue="q", key="k", job_id="j", held="0", given="1") if cls is Conflict else cls("what")
+        error = special.get(cls) or cls("what")
         assert status(error) in set(Exit) - {Exit.OK, Exit.INTERRUPTED, Exit.PIPE}
 
 

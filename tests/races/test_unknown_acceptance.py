@@ -178,3 +178,51 @@ def test_a_database_that_stays_away_is_told(
     wire.proxy.refuse()
     with pytest.raises(OutcomeUnknown, match=f"cannot be asked.*may or may not.*{hint}"):
         again(wire.store, new({"x": 1}, key=key))
+
+
+@around
+@pytest.mark.parametrize("key", [None, "a"])
+def test_a_replacement_in_a_batch_whose_answer_is_lost_is_made(
+    sessions: Sessions, wire: Wire, when: str, key: str | None
+) -> None:
+    [held] = offer(sessions.store, new({"x": 1}, key="k"))
+    cut = wire.cut("before", "replace") if when == "before" else wire.cut("after", "accept")
+    fresh, newer = offer(wire.store, new({"n": 1}, key=key), new({"x": 2}, key="k", replace=True))
+    cut.wait()
+    assert (fresh.answer, newer.answer, newer.id) == ("new", "replaced", held.id)
+    assert sorted(leased.job.payload for leased in claim(sessions.store)) == ['{"n": 1}', '{"x": 2}']
+
+
+def test_what_a_first_try_had_not_come_to_is_accepted_by_the_repeat(sessions: Sessions) -> None:
+    done, alive, missing = new({"n": 1}, key="a"), new({"n": 2}, key="b"), new({"n": 3}, key="c")
+    offer(sessions.store, done, alive)
+    complete(sessions.store, claim(sessions.store, 1)[0], "7")
+    answers = again(sessions.store, done, alive, missing)
+    assert [told.answer for told in answers] == ["new"] * 3
+    assert [told.id for told in answers] == [done.id, alive.id, missing.id]
+    assert (answers[0].state, answers[0].result) == (State.DONE, "7")
+    assert [leased.id for leased in claim(sessions.store)] == [alive.id, missing.id]
+
+
+def test_a_key_that_may_be_over_already_is_no_proof(sessions: Sessions) -> None:
+    sessions.store.run(ops.SetQueue(QUEUE, {"retention": 0}))
+    job = new({"x": 1}, key="k")
+    op = ops.Accept(QUEUE, KIND, 1, KIND, 3, 0.0, 10_000, [job])
+    sessions.store.run(op)
+    complete(sessions.store, claim(sessions.store)[0])
+    with pytest.raises(OutcomeUnknown, match=r"held for a while after their end"):
+        sessions.store._again(op)
+    assert claim(sessions.store) == []
+
+
+def test_a_batch_that_is_given_up_in_the_middle_says_so(sessions: Sessions) -> None:
+    offer(sessions.store, new({"x": 1}, key="k"))
+    [holder, _] = sessions.pair()
+    impatient = PostgresStore(sessions.store.dsn, patience=0.2)
+    holder.begin()
+    holder.conn.execute("select from tenure.jobs for update")
+    with pytest.raises(OutcomeUnknown, match=r"in the middle of the batch.*Some of its jobs were stored"):
+        offer(impatient, new({"n": 1}), new({"x": 2}, key="k", replace=True))
+    holder.rollback()
+    impatient.close()
+    assert sorted(leased.job.payload for leased in claim(sessions.store)) == ['{"n": 1}', '{"x": 1}']

@@ -51,6 +51,7 @@ def _asked(lent: Borrowed | ABorrowed, table: str, key: str, version: int) -> Sc
     checked("key", key, KEY_BYTES)
     given: object = version  # whatever the annotation says
     if isinstance(given, bool) or not isinstance(given, int) or not -_LIMIT <= given < _LIMIT:
-        raise Refused(f"The version is {given!r:.100}.", hint="Use a whole number of at most 64 bits.")
+        what = "out of range" if isinstance(given, int) else f"of type {type(given).__name__}"
+        raise Refused(f"The version is {what}.", hint="Use a whole number of at most 64 bits.")
     require_transaction(lent)
     return words(lent.dialect).newer(table, key, version)

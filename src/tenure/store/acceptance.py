@@ -1,24 +1,28 @@
-"""How a job is accepted when one statement is not enough: late keys, replacements, answers that were lost.
+"""How jobs are accepted when one statement is not enough: late keys, replacements, answers that were lost.
 
 Scripts: they say operations and are told the answers, on whatever connection.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import replace as changed
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from tenure.drivers import Script, Statement
+from tenure.drivers import Script, Statement, sqlstate
 from tenure.errors import OutcomeUnknown
-from tenure.job import Accepted, State
+from tenure.job import Accepted, NewJob, State
 from tenure.store.protocol import Accept, Follow, Op, Replace, Whereabouts
 
 T = TypeVar("T")
 
 Ask = Callable[[Op[Any]], Script[Any]]
 """Makes the script of one operation."""
+
+CERTAIN_TTL: Final = 60.0
+"""A key that is held for so long after its job's end, seconds, is there when a lost answer is looked for."""
 
 _BEGIN = Statement("begin isolation level read committed", answers=False)
 _COMMIT = Statement("commit", answers=False)
@@ -56,61 +60,116 @@ def _seen(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     return answers
 
 
+def accepting_alone(op: Accept, ask: Ask) -> Script[list[Accepted]]:
+    """The same on a connection where each statement commits by itself.
+
+    One transaction around them would take keys in another order than the one they are taken in, and two batches could wait
+    for each other.
+
+    Raises:
+        OutcomeUnknown: a later statement was refused, and what the ones before it have done is committed.
+    """
+    said = 0
+
+    def counted(one: Op[Any]) -> Script[Any]:
+        nonlocal said
+        answer = yield from ask(one)
+        said += 1
+        return answer
+
+    try:
+        return (yield from accepting(op, counted))
+    except Exception as error:
+        code = sqlstate(error)
+        if said and len(op.jobs) > 1 and code is not None:
+            raise OutcomeUnknown(
+                f"The database gave up in the middle of the batch: {str(error).partition(chr(10))[0]}.",
+                kept="Some of its jobs were stored, others were not.",
+                hint="Enqueue those with an idempotency key again: that never stores a second job. Look for the others.",
+            ) from error
+        raise
+
+
 def accepting_again(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     """Accept, after an earlier try whose answer was lost; on a connection without a transaction of its own.
 
-    The earlier try committed all its jobs or none. So all are inserted again under the same ids, which waits for a try that
-    is still committing, and then, with a new snapshot, those are looked for that have ended meanwhile. If one of ours is
-    found, it was the earlier try that stands, and this one is rolled back.
+    The earlier try committed all of it or nothing. So all jobs are accepted again under the same ids, which waits for a try
+    that is still committing, and finds the jobs that live; and then, with a new snapshot, those are looked for that have
+    ended meanwhile. What the earlier try has accepted is not accepted a second time: the transaction is rolled back, and
+    begun anew without it.
 
     Raises:
-        OutcomeUnknown: keyless jobs are found nowhere, and their queue keeps nothing of what has ended; or a job that was
-            to be replaced has been claimed since.
+        OutcomeUnknown: jobs may have run and left no trace, in a queue that keeps nothing; or a job that was to be replaced
+            has been claimed since.
     """
-    yield _BEGIN
-    try:
-        answers = yield from accepting(op, ask)
-        ended = yield from ask(Follow(op.queue, [job.id for job in op.jobs]))
-        if any(told.answer == "conflict" and told.held == told.given for told in answers):
-            raise OutcomeUnknown(
-                "The connection was lost around the commit, and a job that was to be replaced has been claimed since.",
-                kept="It may have been replaced before that, or not.",
-                hint="Look at the job: tenure jobs show ID",
-            )
-        ours = [told for job, told in zip(op.jobs, answers, strict=True) if told.id == job.id]
-        stands = any(told.answer == "same" or _has_ended(ended[told.id]) for told in ours)
-        if not stands and _may_have_gone(op, answers, ended):
-            raise OutcomeUnknown(
-                "The connection was lost around the commit.",
-                kept="The jobs may or may not have been stored, and run: their queue keeps nothing of what has ended.",
-                hint="Give jobs an idempotency key: then repeating is always safe.",
-            )
-    except BaseException:
+    stood: dict[UUID, Accepted] = {}
+    while jobs := [job for job in op.jobs if job.id not in stood]:
+        yield _BEGIN
+        try:
+            answers = yield from accepting(changed(op, jobs=jobs), ask)
+            where = yield from ask(Follow(op.queue, [job.id for job in jobs]))
+            found = _standing(op, list(zip(jobs, answers, strict=True)), where, some=bool(stood))
+        except BaseException:
+            yield from _rolled_back()
+            raise
+        if not found:
+            yield _COMMIT
+            return _in_order(op, stood | {job.id: _ours(job, told) for job, told in zip(jobs, answers, strict=True)})
         yield _ROLLBACK
-        raise
-    if not stands:
-        yield _COMMIT
-        return answers
-    yield _ROLLBACK
-    return [
-        _of_the_first(told, ended[job.id]) if told.id == job.id else told
-        for job, told in zip(op.jobs, answers, strict=True)
-    ]
+        stood |= found
+    return _in_order(op, stood)
+
+
+def _standing(
+    op: Accept, answered: Sequence[tuple[NewJob, Accepted]], where: dict[UUID, Whereabouts], *, some: bool
+) -> dict[UUID, Accepted]:
+    """What the earlier try has accepted and this one must not: the answers for it; those that live need nothing."""
+    if any(told.answer == "conflict" and told.held == told.given for _, told in answered):
+        raise OutcomeUnknown(
+            "The connection was lost around the commit, and a job that was to be replaced has been claimed since.",
+            kept="It may have been replaced before that, or not.",
+            hint="Look at the job: tenure jobs show ID",
+        )
+    ours = [(job, told) for job, told in answered if told.id == job.id and told.answer in ("new", "same")]
+    ended = {
+        job.id: told._replace(answer="new", state=State(str(where[job.id].state)), result=where[job.id].result)
+        for job, told in ours
+        if told.answer == "new" and _has_ended(where[job.id])
+    }
+    some = some or bool(ended) or any(told.answer == "same" for _, told in ours)
+    untraced = {
+        job.id: told
+        for job, told in ours
+        if told.answer == "new" and job.id not in ended and not where[job.id].kept and not _certain(op, job)
+    }
+    if untraced and not some:
+        raise OutcomeUnknown(
+            "The connection was lost around the commit.",
+            kept="The jobs may or may not have been stored, and run: their queue keeps nothing of what has ended.",
+            hint="Give jobs an idempotency key that is held for a while after their end: then repeating is always safe.",
+        )
+    return ended | untraced  # one that stands speaks for all: what has left no trace has run
+
+
+def _certain(op: Accept, job: NewJob) -> bool:
+    """Whether its key would be there if it had been accepted, whatever became of it."""
+    return job.key is not None and op.key_ttl >= CERTAIN_TTL
 
 
 def _has_ended(where: Whereabouts) -> bool:
     return where.state is not None and State(where.state).ended
 
 
-def _may_have_gone(op: Accept, answers: list[Accepted], ended: dict[UUID, Whereabouts]) -> bool:
-    return any(
-        job.key is None and told.answer == "new" and not ended[job.id].kept
-        for job, told in zip(op.jobs, answers, strict=True)
-    )
+def _ours(job: NewJob, told: Accepted) -> Accepted:
+    """A job of this call is new to its caller, whichever try has accepted it."""
+    return told._replace(answer="new") if told.id == job.id and told.answer == "same" else told
 
 
-def _of_the_first(told: Accepted, where: Whereabouts) -> Accepted:
-    if told.answer not in ("new", "same"):
-        return told
-    state = State(where.state) if where.state else told.state
-    return told._replace(answer="new", state=state, result=where.result or told.result)
+def _in_order(op: Accept, answers: dict[UUID, Accepted]) -> list[Accepted]:
+    return [answers[job.id] for job in op.jobs]
+
+
+def _rolled_back() -> Script[None]:
+    """Roll back; where even that fails, what went wrong before is the news."""
+    with contextlib.suppress(Exception):
+        yield _ROLLBACK

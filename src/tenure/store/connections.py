@@ -87,8 +87,10 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
         raise _connect_error(error, dsn) from None
     try:
         _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
-    except BaseException:
+    except BaseException as error:
         conn.close()
+        if isinstance(error, psycopg.OperationalError):
+            raise _connect_error(error, dsn) from None
         raise
     return conn
 
@@ -102,15 +104,20 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
         raise _connect_error(error, dsn) from None
     try:
         _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
-    except BaseException:
+    except BaseException as error:
         await conn.close()
+        if isinstance(error, psycopg.OperationalError):
+            raise _connect_error(error, dsn) from None
         raise
     return conn
 
 
 def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
-    asked = "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false)"
+    asked = (
+        "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
+        " set_config('default_transaction_isolation', 'read committed', false)"
+    )
     if patience is None:
         return asked
     return (

@@ -123,13 +123,18 @@ class MemoryStore:
             row, held = self.hot.get(new.id), self._keys.get((op.queue, new.key or ""))
             if row is None or held is None or held.job_id != new.id or row.key != new.key or row.queue != op.queue:
                 continue
-            if row.state is State.PENDING and not row.claims and row.kind in (op.kind, op.fingerprint_kind):
+            if row.state is State.PENDING and not row.claims and row.kind in self._names(op):
                 row.payload, row.headers, row.version = jsonb_text(new.payload), _stored(new.headers), op.version
                 row.available_at = max(self._at, new.at or self._later(new.delay))
                 row.expires_at = new.expires_at or (None if new.expires_in is None else self._later(new.expires_in))
                 held.fingerprint = _fingerprint(op.fingerprint_kind, row.payload)
                 changed[row.id] = None
         return list(changed)
+
+    def _names(self, op: ops.Replace) -> set[str]:
+        """Under which names this kind may have accepted a job."""
+        elder = {alias for row in self._kinds.values() if row.name == op.kind for alias in row.aliases}
+        return {op.kind, op.fingerprint_kind, *elder}
 
     def _accept_one(self, op: ops.Accept, new: NewJob) -> Accepted:
         given = _fingerprint(op.fingerprint_kind, new.payload) if new.key is not None else None

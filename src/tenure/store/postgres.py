@@ -26,7 +26,7 @@ from tenure.drivers.psycopg import AsyncPsycopg, Psycopg
 from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, TenureError
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
-from tenure.store.acceptance import accepting, accepting_again
+from tenure.store.acceptance import accepting, accepting_again, accepting_alone
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
 from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
@@ -73,20 +73,32 @@ class PostgresStore:
         Raises:
             StoreUnavailable, ServerUnsuitable, SchemaMismatch: they will not.
         """
-        with connect(self.dsn) as conn:
+        with self._at_the_start() as conn:
             check_schema(conn, self.schema)
 
     def exists(self) -> bool:
         """Whether the schema is there, of whatever age."""
-        with connect(self.dsn) as conn:
+        with self._at_the_start() as conn:
             return schema_exists(conn, self.schema)
 
     def migrate(self) -> list[str]:
         """Create the schema or bring it up to date, and make partitions; answers what was applied."""
-        with connect(self.dsn) as conn:
+        with self._at_the_start() as conn:
             applied = migrate(conn, self.schema)
             upkeep(conn, self.schema)
         return applied
+
+    @contextmanager
+    def _at_the_start(self) -> Iterator[Connection]:
+        """A connection for what is not an operation; errors of the database are told in our words."""
+        with connect(self.dsn) as conn:
+            try:
+                yield conn
+            except psycopg.Error as error:
+                told = explained(error)
+                if told is None:
+                    raise
+                raise told from error
 
     def connection(self) -> AbstractContextManager[Connection]:
         """A connection for ``run`` in the hands of a caller who must be able to cut it."""
@@ -109,7 +121,7 @@ class PostgresStore:
                 return run(self._script(op), borrow(conn))
         try:
             with self._sync.take() as own:
-                return run(self._script(op), Psycopg(own))
+                return run(self._alone(op), Psycopg(own))
         except psycopg.Error as error:
             if not _commit_unknown(error, op):
                 self._tell(error, op)
@@ -140,6 +152,10 @@ class PostgresStore:
         """What is said for an operation."""
         return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
+    def _alone(self, op: p.Op[T]) -> Script[T]:
+        """What is said for it on a connection of our own, where there is no transaction around it."""
+        return cast(Script[T], accepting_alone(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+
     def _said(self, op: p.Op[T]) -> Script[T]:
         """One statement, and its rows read."""
         silent = isinstance(op, _SILENT)
@@ -149,10 +165,10 @@ class PostgresStore:
     async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
         """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
         if self._patience is None:
-            return await arun(self._script(op), AsyncPsycopg(own))
+            return await arun(self._alone(op), AsyncPsycopg(own))
         timer = asyncio.get_running_loop().call_later(DEADLINE, cut, own)
         try:
-            return await arun(self._script(op), AsyncPsycopg(own))
+            return await arun(self._alone(op), AsyncPsycopg(own))
         finally:
             timer.cancel()
 
@@ -187,7 +203,7 @@ class PostgresStore:
         return statement(_file(type(op).__name__), self.schema)
 
     def _upkeep(self) -> list[str]:
-        with connect(self.dsn) as conn:
+        with self._at_the_start() as conn:
             return upkeep(conn, self.schema)
 
     @contextmanager

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection, pq
 
 from tenure.drivers import aborrow, borrow, require_transaction
+from tenure.errors import ConfigError, Permanent
 
 
 def require_open(tx: object) -> None:
-    """See that what is written on a connection of psycopg is part of the test's transaction.
+    """See that what is written on a connection is part of the test's transaction; of a fake nobody knows.
 
     Raises:
         ConfigError: it is in autocommit, and no transaction is open.
     """
-    if isinstance(tx, AsyncConnection):
-        require_transaction(aborrow(tx))
-    elif isinstance(tx, Connection):
-        require_transaction(borrow(tx))
+    for find in (borrow, aborrow):
+        try:
+            lent = find(tx)
+        except ConfigError:
+            continue
+        require_transaction(lent)
 
 
 @asynccontextmanager
@@ -50,11 +54,20 @@ async def savepoint(tx: object) -> AsyncIterator[None]:
         if hasattr(block, "__aenter__"):
             async with block:
                 yield
+                _require_active(block)
         else:
             with block:
                 yield
+                _require_active(block)
     else:
         yield
+
+
+def _require_active(block: Any) -> None:
+    if not block.is_active:
+        raise Permanent(
+            "the handler ended the transaction of tx itself: a worker refuses that, and its effect is undone"
+        )
 
 
 def _require_sound(tx: AsyncConnection | Connection) -> None:

@@ -24,7 +24,9 @@ mine as materialized (
     select g.*, clock_timestamp() as now
     from given g
     join locked l on l.id = g.id and l.key = g.key
-    where l.state = 'pending' and l.claims = 0 and l.kind in (%(kind)s, %(fingerprint_kind)s)
+    where l.state = 'pending' and l.claims = 0
+      and (l.kind in (%(kind)s, %(fingerprint_kind)s)
+           or l.kind = any(array(select unnest(k.aliases) from tenure.kinds k where k.name = %(kind)s)))
 ),
 keys as (
     update tenure.keys k set fingerprint = m.fingerprint
