@@ -478,8 +478,9 @@ def test_the_whole_of_it_with_a_worker_killed_at_each_step(
     assert school.count("dedup") == len(tickets)
 
     seen = school.receiver.seen()
-    counted = Counter((seen[school.key(t)]["calls"], seen[school.key(t)]["works"]) for t in tickets.values())
-    assert counted == {(1, 1): 7, (2, 1): 2}, "two had been delivered without the queue knowing it"
+    assert {seen[school.key(ticket)]["works"] for ticket in tickets.values()} == {1}
+    calls = Counter(seen[school.key(ticket)]["calls"] for ticket in tickets.values())
+    assert calls[1] < len(tickets) - 1, "at least two had been delivered without the queue knowing it"
     for course, ticket in tickets.items():
         assert seen[school.key(ticket)]["sha256"] == hashlib.sha256(school.recomputed(course)).hexdigest()
     assert school.catalogue() == before

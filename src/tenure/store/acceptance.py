@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace as changed
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 from uuid import UUID
 
 from tenure.drivers import Script, Statement, sqlstate
@@ -23,6 +23,10 @@ Ask = Callable[[Op[Any]], Script[Any]]
 
 CERTAIN_TTL: Final = 60.0
 """A key that is held for so long after its job's end, seconds, is there when a lost answer is looked for."""
+
+DEADLOCK: Final = "40P01"
+RERUNS: Final = 3
+"""How often a statement is said again that was given up to end a deadlock."""
 
 _BEGIN = Statement("begin isolation level read committed", answers=False)
 _COMMIT = Statement("commit", answers=False)
@@ -73,7 +77,7 @@ def accepting_alone(op: Accept, ask: Ask) -> Script[list[Accepted]]:
 
     def counted(one: Op[Any]) -> Script[Any]:
         nonlocal said
-        answer = yield from ask(one)
+        answer = yield from _until_no_deadlock(one, ask)
         said += 1
         return answer
 
@@ -88,6 +92,21 @@ def accepting_alone(op: Accept, ask: Ask) -> Script[list[Accepted]]:
                 hint="Enqueue those with an idempotency key again: that never stores a second job. Look for the others.",
             ) from error
         raise
+
+
+def _until_no_deadlock(op: Op[T], ask: Ask) -> Script[T]:
+    """One statement that commits by itself, said again where the database gave it up to end a deadlock.
+
+    Batches take keys in one order, but a key that is over is removed before a new one is made: two batches with some of
+    both may wait for each other.
+    """
+    for _ in range(RERUNS):
+        try:
+            return cast(T, (yield from ask(op)))
+        except Exception as error:
+            if sqlstate(error) != DEADLOCK:
+                raise
+    return cast(T, (yield from ask(op)))
 
 
 def accepting_again(op: Accept, ask: Ask) -> Script[list[Accepted]]:
