@@ -40,19 +40,33 @@ def checked_key(key: str, what: str = "idempotency key") -> str:
     Raises:
         Refused: it is no text, empty, longer than ``KEY_BYTES``, or holds what PostgreSQL text cannot.
     """
-    given: object = key  # whatever the annotation says
+    return checked_text(what, key, KEY_BYTES)
+
+
+def checked_text(what: str, text: str, longest: int, *, empty: bool = False) -> str:
+    """Text that names something in a database, if it can be kept there.
+
+    Args:
+        what: what it is called in the refusal.
+        longest: bytes of UTF-8 it may have.
+        empty: it may be empty.
+
+    Raises:
+        Refused: it is no text, empty, too long, or holds NUL or half of a character.
+    """
+    given: object = text  # whatever the annotation says
     if not isinstance(given, str):
         raise Refused(f"The {what} is of type {type(given).__name__}, not text.", hint="Make it one with str(...).")
     try:
-        size = len(key.encode())
+        size = len(text.encode())
     except UnicodeEncodeError:
         raise Refused(f"The {what} holds a lone surrogate.") from None
-    if not 0 < size <= KEY_BYTES or "\0" in key:
+    if size > longest or "\0" in text or not (size or empty):
         raise Refused(
-            f"The {what} has {size} bytes{' and a NUL' if chr(0) in key else ''}.",
-            hint=f"Use 1 to {KEY_BYTES} bytes of text; hash what is longer.",
+            f"The {what} has {size} bytes{' and a NUL' if chr(0) in text else ''}.",
+            hint=f"Use {'at most' if empty else '1 to'} {longest} bytes of text; hash what is longer.",
         )
-    return key
+    return text
 
 
 def uuid7() -> UUID:

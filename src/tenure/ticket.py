@@ -127,7 +127,8 @@ class Ticket:
     def _value(self, where: Whereabouts) -> Any:
         if where.state is None:
             raise ResultUnavailable(
-                f"Job {self.id} is not known any more: it has ended, and its queue no longer keeps it.",
+                f"Job {self.id} is not known any more: it has ended, and its queue no longer keeps it"
+                f"{'; or its transaction has not committed' if self._joined else ''}.",
                 hint="A job with an idempotency key keeps its result with the key; see also the queue's retention.",
             )
         value = None if where.result is None else json.loads(where.result)

@@ -226,3 +226,12 @@ def test_a_batch_that_is_given_up_in_the_middle_says_so(sessions: Sessions) -> N
     holder.rollback()
     impatient.close()
     assert sorted(leased.job.payload for leased in claim(sessions.store)) == ['{"n": 1}', '{"x": 1}']
+
+
+def test_a_key_that_may_be_over_is_no_proof_beside_a_job_that_stands(sessions: Sessions) -> None:
+    sessions.store.run(ops.SetQueue(QUEUE, {"retention": 0}))
+    stands, missing = new({"n": 1}), new({"n": 2}, key="k")
+    sessions.store.run(ops.Accept(QUEUE, KIND, 1, KIND, 3, 0.0, 10_000, [stands]))
+    with pytest.raises(OutcomeUnknown, match=r"held for a while after their end"):
+        sessions.store._again(ops.Accept(QUEUE, KIND, 1, KIND, 3, 0.0, 10_000, [stands, missing]))
+    assert [leased.id for leased in claim(sessions.store)] == [stands.id]

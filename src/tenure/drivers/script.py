@@ -7,7 +7,7 @@ a connection: ours, or one that somebody lent.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -201,14 +201,16 @@ def named(statement: Statement) -> tuple[str, dict[str, Any]]:
     return _VALUE.sub(r":\1", statement.text), dict(statement.values)
 
 
-def sqlstate(error: BaseException | None) -> str | None:
-    """The SQLSTATE of a database's error, whichever library raised it, or wrapped it."""
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what is inside of it where a library has wrapped its driver's."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        for name in ("sqlstate", "pgcode"):
-            code = getattr(error, name, None)
-            if isinstance(code, str):
-                return code
+        yield error
         error = getattr(error, "orig", None) or error.__cause__
-    return None
+
+
+def sqlstate(error: BaseException | None) -> str | None:
+    """The SQLSTATE of a database's error, whichever library raised it, or wrapped it."""
+    codes = (getattr(cause, name, None) for cause in causes(error) for name in ("sqlstate", "pgcode"))
+    return next((code for code in codes if isinstance(code, str)), None)

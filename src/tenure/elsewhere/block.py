@@ -11,10 +11,11 @@ from tenure import jsontext
 from tenure.drivers import ABorrowed, Borrowed, Script, arun, run
 from tenure.elsewhere.tables import alend, lend, require_transaction, words
 from tenure.elsewhere.window import DEFAULT_TTL, kept, require_young
-from tenure.elsewhere.words import KEY_BYTES, NAME_BYTES, Found, Words, ascii_only, checked
+from tenure.elsewhere.words import KEY_BYTES, NAME_BYTES, Found, Words, ascii_only
 from tenure.errors import ConfigError, Permanent
 from tenure.faultpoints import point
 from tenure.job import Job
+from tenure.names import checked_text
 from tenure.policy import MAX_WAIT, Duration, duration
 
 RESULT_BYTES: Final = 64 * 1024
@@ -73,8 +74,8 @@ class Once:
         self.result: Any = None
         self._conn = conn
         self._job = key if isinstance(key, Job) else None
-        self._key = checked("key", key.idempotency_key if isinstance(key, Job) else key, KEY_BYTES)
-        self._step = checked("step", step, NAME_BYTES, empty=True)
+        self._key = checked_text("key", key.idempotency_key if isinstance(key, Job) else key, KEY_BYTES)
+        self._step = checked_text("step", step, NAME_BYTES, empty=True)
         self._ttl = _ttl(key, ttl)
         self._transaction = ""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tenure.drivers import Rows, Script, Statement
-from tenure.elsewhere.words import ONCE, TABLES, VERSIONS, Found, causes, may_not, text_of
+from tenure.drivers import Rows, Script, Statement, causes
+from tenure.elsewhere.words import ONCE, TABLES, VERSIONS, Found, may_not, text_of
 from tenure.errors import ConfigError
 
 DDL: Final[dict[str, tuple[str, ...]]] = {

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tenure.drivers import ABorrowed, Borrowed, Script, arun, run
 from tenure.elsewhere.tables import alend, lend, require_transaction, words
-from tenure.elsewhere.words import KEY_BYTES, NAME_BYTES, checked
+from tenure.elsewhere.words import KEY_BYTES, NAME_BYTES
 from tenure.errors import Refused
+from tenure.names import checked_text
 
 _LIMIT = 2**63
 
@@ -47,8 +48,8 @@ async def aapply_if_newer(conn: object, table: str, key: str, version: int) -> b
 
 
 def _asked(lent: Borrowed | ABorrowed, table: str, key: str, version: int) -> Script[bool]:
-    checked("table", table, NAME_BYTES)
-    checked("key", key, KEY_BYTES)
+    checked_text("table", table, NAME_BYTES)
+    checked_text("key", key, KEY_BYTES)
     given: object = version  # whatever the annotation says
     if isinstance(given, bool) or not isinstance(given, int) or not -_LIMIT <= given < _LIMIT:
         what = "out of range" if isinstance(given, int) else f"of type {type(given).__name__}"

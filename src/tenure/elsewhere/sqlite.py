@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tenure.drivers import Rows, Script, Statement
-from tenure.elsewhere.words import ONCE, VERSIONS, Found, causes, text_of
+from tenure.drivers import Rows, Script, Statement, causes
+from tenure.elsewhere.words import ONCE, VERSIONS, Found, text_of
 
 DDL: Final[dict[str, tuple[str, ...]]] = {
     ONCE: (

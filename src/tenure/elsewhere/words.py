@@ -7,11 +7,10 @@ the connection's search path, in MySQL in its current database, in SQLite in the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from tenure.drivers import Script
-from tenure.errors import ConfigError, Refused
+from tenure.errors import ConfigError
 
 ONCE: Final = "tenure_once"
 """One row for each effect: its key and step, when it was made, until when it is kept, and its result."""
@@ -68,27 +67,6 @@ class Words(Protocol):
         """Remember a version if it is the newest; waits for another transaction that is at the same key."""
 
 
-def checked(what: str, text: str, longest: int, *, empty: bool = False) -> str:
-    """A key or a name, if each of the databases can keep it.
-
-    Raises:
-        Refused: it is no text, empty, too long, or holds NUL or half of a character.
-    """
-    given: object = text  # whatever the annotation says
-    if not isinstance(given, str):
-        raise Refused(f"The {what} is of type {type(given).__name__}, not text.", hint="Write str(...).")
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise Refused(f"The {what} holds a lone surrogate.") from None
-    if size > longest or "\0" in text or not (size or empty):
-        raise Refused(
-            f"The {what} has {size} bytes{' and a NUL' if chr(0) in text else ''}.",
-            hint=f"Use {'at most' if empty else '1 to'} {longest} bytes of text; hash what is longer.",
-        )
-    return text
-
-
 def ascii_only(text: str) -> str:
     """JSON text with escapes for all that is not ASCII: it survives whatever encoding a connection or a table has."""
     return _NOT_ASCII.sub(lambda match: _escaped(ord(match[0])), text)
@@ -104,15 +82,6 @@ def _escaped(code: int) -> str:
 def text_of(value: Any) -> str | None:
     """Text as a driver gives it; some are told by their owners to give bytes."""
     return bytes(value).decode() if isinstance(value, bytes | bytearray | memoryview) else value
-
-
-def causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what is inside of it where a library has wrapped its driver's."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = getattr(error, "orig", None) or error.__cause__
 
 
 def may_not(error: BaseException) -> ConfigError:

@@ -112,10 +112,10 @@ def _until_no_deadlock(op: Op[T], ask: Ask) -> Script[T]:
 def accepting_again(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     """Accept, after an earlier try whose answer was lost; on a connection without a transaction of its own.
 
-    The earlier try committed all of it or nothing. So all jobs are accepted again under the same ids, which waits for a try
-    that is still committing, and finds the jobs that live; and then, with a new snapshot, those are looked for that have
-    ended meanwhile. What the earlier try has accepted is not accepted a second time: the transaction is rolled back, and
-    begun anew without it.
+    All jobs are accepted again under the same ids, which waits for a try that is still committing, and finds the jobs that
+    live; and then, with a new snapshot, those are looked for that have ended meanwhile. What the earlier try has accepted
+    is not accepted a second time: the transaction is rolled back, and begun anew without it. What it had not come to is
+    accepted now.
 
     Raises:
         OutcomeUnknown: jobs may have run and left no trace, in a queue that keeps nothing; or a job that was to be replaced
@@ -161,13 +161,14 @@ def _standing(
         for job, told in ours
         if told.answer == "new" and job.id not in ended and not where[job.id].kept and not _certain(op, job)
     }
-    if untraced and not some:
+    if any(job.key is not None or not some for job, _ in ours if job.id in untraced):
         raise OutcomeUnknown(
             "The connection was lost around the commit.",
             kept="The jobs may or may not have been stored, and run: their queue keeps nothing of what has ended.",
             hint="Give jobs an idempotency key that is held for a while after their end: then repeating is always safe.",
         )
-    return ended | untraced  # one that stands speaks for all: what has left no trace has run
+    # One that stands speaks for all without a key: they were in the statement that came before. They have run.
+    return ended | untraced
 
 
 def _certain(op: Accept, job: NewJob) -> bool:

@@ -109,7 +109,8 @@ class PostgresStore:
 
         Raises:
             StoreUnavailable: the database went away.
-            OutcomeUnknown: it did so around the commit of an Accept, and what became of that cannot be found out.
+            OutcomeUnknown: it did so around the commit of an Accept, and what became of that cannot be found out; or it
+                gave up in the middle of a batch.
             SchemaMismatch: the schema is missing.
         """
         if _nothing_to_do(op):
@@ -118,7 +119,7 @@ class PostgresStore:
             return cast(T, self._upkeep())
         if conn is not None:
             with self._foreign(op):
-                return run(self._script(op), borrow(conn))
+                return run(self.script(op), borrow(conn))
         try:
             with self._sync.take() as own:
                 return run(self._alone(op), Psycopg(own))
@@ -135,7 +136,7 @@ class PostgresStore:
             return cast(T, await asyncio.to_thread(self._upkeep))
         if conn is not None:
             with self._foreign(op):
-                return await arun(self._script(op), aborrow(conn))
+                return await arun(self.script(op), aborrow(conn))
         try:
             async with self._async.take() as own:
                 return await self._in_time(op, own)
@@ -146,10 +147,6 @@ class PostgresStore:
 
     def script(self, op: p.Op[T]) -> Script[T]:
         """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
-        return self._script(op)
-
-    def _script(self, op: p.Op[T]) -> Script[T]:
-        """What is said for an operation."""
         return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
     def _alone(self, op: p.Op[T]) -> Script[T]:
