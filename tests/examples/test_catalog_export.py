@@ -491,21 +491,22 @@ def test_the_whole_of_it_with_a_worker_killed_at_each_step(
 def test_a_worker_killed_while_it_reports_a_failure(school: School) -> None:
     """A retry or a burial that was not recorded is a crash: the lease ends, and one attempt is spent."""
     school.exports.rmdir()
-    school.store.run(SetQueue("exports", {"paused": True}))
-    tickets = [school.export("chess"), school.export("alchemy")]
-    faults = "retry.before=kill,bury.before=kill"
-    dying = [school.start(APP, queues="exports", faults=faults, concurrency=1, prefetch=0) for _ in tickets]
-    until(lambda: school.count("workers") == len(dying), "both victims at work")
-    school.store.run(SetQueue("exports", {"paused": False}))
-    assert [process.ended() for process in dying] == [-signal.SIGKILL] * 2
-    assert [school.known(ticket).state for ticket in tickets] == [State.RUNNING] * 2
+    tickets = {}
+    for course, point in [
+        ("chess", "retry.before"),
+        ("alchemy", "bury.before"),
+    ]:  # one by one: none takes another's job
+        ticket = tickets[course] = school.export(course)
+        dying = school.start(APP, queues="exports", faults=f"{point}=kill", concurrency=1, prefetch=0)
+        assert dying.ended() == -signal.SIGKILL
+        assert school.known(ticket).state is State.RUNNING
+        school.exports.mkdir(exist_ok=True)
+        assert school.start(APP, queues="exports", burst=True, children=1).ended() == 0
 
-    school.exports.mkdir()
-    assert school.start(APP, queues="exports", burst=True, children=1).ended() == 0
-    chess, alchemy = map(school.known, tickets)
+    chess, alchemy = map(school.known, tickets.values())
     assert (chess.state, chess.attempts) == (State.DONE, 2)
     assert (alchemy.reason, alchemy.attempts) == ("permanent", 2)
-    school.require_right({"chess": tickets[0]})
+    school.require_right({"chess": tickets["chess"]})
 
 
 def test_a_worker_that_wakes_up_late_leaves_the_recorded_file_alone(
