@@ -19,7 +19,7 @@ from tenure.arguments import Arguments
 from tenure.drivers import aborrow, borrow, require_queue
 from tenure.errors import ConfigError, InvalidArguments, Refused, TenureError
 from tenure.job import Accepted, NewJob, Record
-from tenure.names import checked_name
+from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
 from tenure.offer import headers_text, new_job, refusal
 from tenure.policy import Duration, Policy
@@ -239,7 +239,7 @@ class Kind:
         for op in self._accepts(batch):
             accepted = await door.arun(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
+        return self._tickets(batch, answers, joined=lent is not None)
 
     def enqueue_many_sync(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
@@ -252,29 +252,34 @@ class Kind:
             with _after(answers, lent):
                 accepted = self.app.door.run(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
+        return self._tickets(batch, answers, joined=lent is not None)
 
     def _checked(self, requests: Iterable[Request | Mapping[str, Any]]) -> list[Request]:
         given: object = requests  # whatever the annotation says
         if isinstance(given, Request | Mapping | str) or not isinstance(given, Iterable):
             raise Refused("What is to be enqueued is no list of requests.", hint="Write [KIND.request(...), ...].")
-        return [self._own(number, request) for number, request in enumerate(given, 1)]
+        return [
+            request if isinstance(request, Request) and request.kind is self else self._own(number, request)
+            for number, request in enumerate(given, 1)
+        ]
 
     def _own(self, number: int, request: object) -> Request:
-        """A request of this kind: its payload was checked against this handler's signature, not another's."""
+        """A request of this kind, for mappings: a payload is checked against this handler's signature, not another's."""
         if isinstance(request, Request):
-            if request.kind is not self:
-                raise Refused(
-                    f"Request {number} was made by {request.kind!r}, not by {self!r}.",
-                    hint="Enqueue each request with the kind that made it.",
-                )
-            return request
+            raise Refused(
+                f"Request {number} was made by {request.kind!r}, not by {self!r}.",
+                hint="Enqueue each request with the kind that made it.",
+            )
         if not isinstance(request, Mapping) or not all(isinstance(name, str) for name in request):
             raise Refused(
                 f"Request {number} is neither a request nor arguments by name.",
                 hint='Write KIND.request(...), or {"name": value, ...}.',
             )
-        return self.request(**request)
+        if not OPTIONS.isdisjoint(request):
+            return self.request(**request)
+        payload = jsontext.dumps(dict(request))  # as request() does, without a look at each option that is not there
+        self.arguments.check(payload)
+        return Request(self, self.queue, NewJob(uuid7(), payload))
 
     def _named(self, args: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """Positional arguments under their parameters' names; what does not fit is left to the check."""
@@ -307,6 +312,9 @@ class Kind:
         if refused := refusal(op, request.job, accepted):
             raise refused
         return self._ticket(request, accepted, joined=joined)
+
+    def _tickets(self, batch: list[Request], answers: dict[UUID, Accepted], *, joined: bool) -> list[Ticket]:
+        return [self._ticket(request, answers[request.job.id], joined=joined) for request in batch]
 
     def _ticket(self, request: Request, accepted: Accepted, *, joined: bool) -> Ticket:
         return Ticket(

@@ -52,6 +52,7 @@ MOST_BUFFERS = {
     "release": 40 * BATCH,
     "next_expiry": 20,
     "accept one": 200,
+    "accept_one": 100,
     "look_up": 100,
     "look_up_key": 20,
     "dedup": 50,

@@ -23,6 +23,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, TenureError
+from tenure.store.texts import teach
 
 OLDEST_SERVER = 150000
 """PostgreSQL 15, as ``server_version_num``."""
@@ -69,12 +70,13 @@ def redacted(dsn: str) -> str:
     return " ".join(f"{key}={parts[key]}" for key in shown if parts.get(key)) or "(libpq defaults)"
 
 
-def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connection:
+def connect(dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any) -> Connection:
     """Open a connection in autocommit.
 
     Args:
         patience: longest wait for a lock, seconds, and with it ``STATEMENT`` for a statement; None leaves both to the
             server's settings.
+        generic: statements are planned once for all values, not again for each.
 
     Raises:
         StoreUnavailable: nobody answers, or the server is starting, stopping or full.
@@ -85,8 +87,9 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
         conn: Connection = factory.connect(conninfo(dsn), autocommit=True, **kwargs)
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
+    teach(conn)
     try:
-        _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
+        _require_suitable(conn.info, conn.execute(_settled(patience, generic)).fetchone())
     except BaseException as error:
         conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -95,15 +98,18 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
     return conn
 
 
-async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> AsyncConnection:
+async def aconnect(
+    dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any
+) -> AsyncConnection:
     """The same on an event loop."""
     factory = kwargs.pop("factory", AsyncConnection)
     try:
         conn: AsyncConnection = await factory.connect(conninfo(dsn), autocommit=True, **kwargs)
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
+    teach(conn)
     try:
-        _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
+        _require_suitable(conn.info, await (await conn.execute(_settled(patience, generic))).fetchone())
     except BaseException as error:
         await conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -112,12 +118,14 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
     return conn
 
 
-def _settled(patience: float | None) -> str:
+def _settled(patience: float | None, generic: bool) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
         " set_config('default_transaction_isolation', 'read committed', false)"
     )
+    if generic:  # a plan may be made while a table is empty, and must do when it is large: so by its indexes, always
+        asked += ", set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false)"
     if patience is None:
         return asked
     return (
@@ -178,7 +186,7 @@ class Connections:
     def __init__(self, dsn: str, size: int, *, prepare: bool = True, patience: float | None = None) -> None:
         self._dsn = dsn
         self._size = size
-        self._options: dict[str, Any] = {"patience": patience} if prepare else {"prepare_threshold": None}
+        self._options: dict[str, Any] = {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
         self._idle: list[Connection] = []
         self._pid = 0
 
@@ -230,7 +238,7 @@ class AsyncConnections:
     ) -> None:
         self._dsn = dsn
         self._options: dict[str, Any] = {"factory": factory}
-        self._options |= {"patience": patience} if prepare else {"prepare_threshold": None}
+        self._options |= {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
         self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []

@@ -28,6 +28,7 @@ from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.acceptance import accepting, accepting_again, accepting_alone
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
+from tenure.store.entry import entering, entering_alone
 from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
 from tenure.store.statements import schema_name, statement
@@ -147,17 +148,23 @@ class PostgresStore:
 
     def script(self, op: p.Op[T]) -> Script[T]:
         """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
-        return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+        return cast("Script[T]", accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
     def _alone(self, op: p.Op[T]) -> Script[T]:
         """What is said for it on a connection of our own, where there is no transaction around it."""
-        return cast(Script[T], accepting_alone(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+        return cast("Script[T]", accepting_alone(op, self._said_alone)) if isinstance(op, p.Accept) else self._said(op)
 
     def _said(self, op: p.Op[T]) -> Script[T]:
         """One statement, and its rows read."""
-        silent = isinstance(op, _SILENT)
-        rows = yield Statement(self._sql(op), _params(op), answers=not silent)
+        if isinstance(op, p.Accept):
+            return cast(T, (yield from entering(op, self.schema)))
+        rows = yield Statement(
+            self._sql(op), _params(op), answers=not isinstance(op, _SILENT), by_value=isinstance(op, _BY_FILTER)
+        )
         return _read(op, rows)
+
+    def _said_alone(self, op: p.Op[T]) -> Script[T]:
+        return cast("Script[T]", entering_alone(op, self.schema)) if isinstance(op, p.Accept) else self._said(op)
 
     async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
         """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
@@ -229,6 +236,9 @@ class PostgresStore:
 
 _SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep)
 """What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
+
+_BY_FILTER = (p.ListJobs, p.ListDead)
+"""What finds its rows by the index that fits the filters it was given."""
 
 _UNKEEPABLE = frozenset(
     cls.sqlstate
@@ -310,11 +320,7 @@ def _column(values: tuple[Any, ...]) -> list[Any]:
 
 def _nothing_to_do(op: p.Op[Any]) -> bool:
     """A batch of nothing needs no round trip."""
-    return any(
-        getattr(op, name) in ([], ())
-        for name in _fields(type(op))
-        if name in ("jobs", "items", "leases", "ids", "kinds", "known")
-    )
+    return any(not getattr(op, name) for name in _BATCHES[type(op)])
 
 
 # ------------------------------------------------------------------------------------------- how answers are read
@@ -340,10 +346,6 @@ def _record(row: tuple[Any, ...]) -> Record:
     return record._replace(state=State(record.state))
 
 
-def _accepted(_: p.Op[Any], rows: Rows) -> list[Accepted]:
-    return [Accepted(as_uuid(row[0]), row[1], State(row[2]), *row[3:]) for row in rows]
-
-
 def _ids(_: p.Op[Any], rows: Rows) -> list[UUID]:
     return [as_uuid(row[0]) for row in rows]
 
@@ -365,7 +367,7 @@ def _none(_: p.Op[Any], _rows: Rows) -> None:
 
 
 _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
-    p.Accept: _accepted,
+    p.Accept: lambda _, rows: list(map(Accepted._make, rows)),
     p.Replace: _ids,
     p.Follow: lambda _, rows: {row[0]: p.Whereabouts._make(row[1:]) for row in rows},
     p.LookUp: lambda _, rows: {row[0]: _record(row) for row in rows},
@@ -408,6 +410,10 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
 
 
 _FIELDS = {op: tuple(field.name for field in fields(cast(Any, op))) for op in (*_READ, p.Upkeep)}
+_BATCHES = {
+    op: [name for name in names if name in ("jobs", "items", "leases", "ids", "kinds", "known")]
+    for op, names in _FIELDS.items()
+}
 
 
 def _read(op: p.Op[T], rows: Rows) -> T:
