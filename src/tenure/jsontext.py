@@ -43,7 +43,7 @@ MAX_DECIMALS: Final = 16383
 """Digits after the decimal point once the number is written out."""
 
 MOST_GROWTH: Final = 70
-"""How many times as long as the text that was checked PostgreSQL's own text of it can be: ``1e-400`` has 402 digits there."""
+"""How many times as long as a text that was checked PostgreSQL's own can be: ``1e-400`` has 402 characters there."""
 
 NOTE: Final = "result not stored"
 """What stands under ``tenure`` in the object that replaces a result, see :func:`dumps_or_note`."""
@@ -326,7 +326,7 @@ def _json_type(value: object) -> str:
 
 
 def _written_out(text: str) -> str:
-    if "e+" not in text and "e-" not in text or not _FLOAT_WITH_EXPONENT.search(text):
+    if ("e+" not in text and "e-" not in text) or not _FLOAT_WITH_EXPONENT.search(text):
         return text
     return _STRING_OR_FLOAT.sub(lambda match: match[0] if match[0].startswith('"') else _positional(match[0]), text)
 

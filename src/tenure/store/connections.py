@@ -98,9 +98,7 @@ def connect(dsn: str, *, patience: float | None = None, generic: bool = False, *
     return conn
 
 
-async def aconnect(
-    dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any
-) -> AsyncConnection:
+async def aconnect(dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any) -> AsyncConnection:
     """The same on an event loop."""
     factory = kwargs.pop("factory", AsyncConnection)
     try:
@@ -125,7 +123,9 @@ def _settled(patience: float | None, generic: bool) -> str:
         " set_config('default_transaction_isolation', 'read committed', false)"
     )
     if generic:  # a plan may be made while a table is empty, and must do when it is large: so by its indexes, always
-        asked += ", set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false)"
+        asked += (
+            ", set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false)"
+        )
     if patience is None:
         return asked
     return (
@@ -186,7 +186,9 @@ class Connections:
     def __init__(self, dsn: str, size: int, *, prepare: bool = True, patience: float | None = None) -> None:
         self._dsn = dsn
         self._size = size
-        self._options: dict[str, Any] = {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
+        self._options: dict[str, Any] = (
+            {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
+        )
         self._idle: list[Connection] = []
         self._pid = 0
 

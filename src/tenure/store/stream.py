@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from tenure.job import NewJob
 from tenure.jsontext import MOST_GROWTH
 from tenure.store.protocol import Accept
 
@@ -59,40 +58,50 @@ def _fits(payload: str, max_bytes: int) -> bool:
 
 def blocks(op: Accept, terms: Terms) -> Iterator[bytes]:
     """The stream, in the order of the columns in accept_copy.sql."""
-    alike = b"".join([
-        _COLUMNS,
-        _text(op.queue),
-        _text(op.kind),
-        _smallint(2, op.version),
-        _smallint(2, terms.max_attempts),
-        _bigint(8, terms.now),
-    ])
+    alike = b"".join(
+        [
+            _COLUMNS,
+            _text(op.queue),
+            _text(op.kind),
+            _smallint(2, op.version),
+            _smallint(2, terms.max_attempts),
+            _bigint(8, terms.now),
+        ]
+    )
 
     @lru_cache(256)  # most jobs of a batch say the same
     def placed(
         priority: int, delay: float, at: datetime | None, expires_in: float | None, expires_at: datetime | None
     ) -> bytes:
         due = _moment(at, delay, terms.now)
-        expiry = None if expires_at is None and expires_in is None else _moment(expires_at, expires_in or 0.0, terms.now)
-        return b"".join([
-            _smallint(2, priority),
-            _bigint(8, max(terms.now, due)),
-            _NULL if expiry is None else _bigint(8, expiry),
-        ])
+        expiry = (
+            None if expires_at is None and expires_in is None else _moment(expires_at, expires_in or 0.0, terms.now)
+        )
+        return b"".join(
+            [
+                _smallint(2, priority),
+                _bigint(8, max(terms.now, due)),
+                _NULL if expiry is None else _bigint(8, expiry),
+            ]
+        )
 
     yield _BEGIN
     for first in range(0, len(op.jobs), _BLOCK):
-        yield b"".join([
-            b"".join((
-                alike,
-                _ID,
-                job.id.bytes,
-                placed(job.priority, job.delay, job.at, job.expires_in, job.expires_at),
-                _jsonb(job.payload),
-                _NULL if job.headers is None else _jsonb(job.headers),
-            ))
-            for job in op.jobs[first : first + _BLOCK]
-        ])
+        yield b"".join(
+            [
+                b"".join(
+                    (
+                        alike,
+                        _ID,
+                        job.id.bytes,
+                        placed(job.priority, job.delay, job.at, job.expires_in, job.expires_at),
+                        _jsonb(job.payload),
+                        _NULL if job.headers is None else _jsonb(job.headers),
+                    )
+                )
+                for job in op.jobs[first : first + _BLOCK]
+            ]
+        )
     yield _END
 
 
