@@ -1,9 +1,8 @@
 """Large tables, statements as the store runs them, and the plans PostgreSQL really used (``auto_explain``).
 
-The plans are taken before the tables were ever analyzed and after; with plans made for the values at hand (custom) and with
-plans that serve all values (generic). The worst case comes first: a generic plan that was made while the tables were empty
-and is used on when they are large. On connections of our own (own) all are such, and even where the tables were known to be
-empty: vacuumed after a queue had run dry.
+The plans are taken in four situations: before the tables were ever analyzed and after; with plans made for the values at
+hand (custom) and with plans that serve all values (generic). The worst case comes first: a generic plan that was made while
+the tables were empty and is used on when they are large.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from psycopg import Connection
 
 from tenure.job import NewJob
 from tenure.store import protocol as ops
-from tenure.store.connections import connect
 from tenure.store.postgres import PostgresStore
 from tests.conftest import Server
 
@@ -34,7 +32,7 @@ KNOWN = [ops.Known("work", 1, 30.0), ops.Known("work", 2, 30.0)]
 
 STATISTICS = ("never analyzed", "analyzed")
 MODES = ("custom", "generic")
-SITUATIONS = [*(f"{mode}, {statistics}" for statistics in STATISTICS for mode in MODES), "own, known to be empty"]
+SITUATIONS = [f"{mode}, {statistics}" for statistics in STATISTICS for mode in MODES]
 
 FILL = f"""
     insert into tenure.jobs (queue, id, kind, version, state, priority, max_attempts, available_at, accepted_at,
@@ -204,13 +202,12 @@ class Explained:
     def __init__(self, dsn: str, mode: str) -> None:
         self._store = PostgresStore(dsn)
         self._told: list[str] = []
-        self.conn = connect(dsn, generic=mode == "own", prepare_threshold=0)
+        self.conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=0)
         self.conn.add_notice_handler(lambda notice: self._told.append(notice.message_primary or ""))
         self.conn.execute("load 'auto_explain'")
         for name, value in _EXPLAIN.items():
             self.conn.execute(f"set auto_explain.{name} = {value}")
-        if mode != "own":
-            self.conn.execute(f"set plan_cache_mode = force_{mode}_plan")
+        self.conn.execute(f"set plan_cache_mode = force_{mode}_plan")
 
     def run(self, op: ops.Op[Any]) -> Plan:
         """Run an operation and undo it; answers how it was done."""
@@ -269,7 +266,7 @@ def plans(server: Server, shared: Path, name: str) -> dict[str, dict[str, Plan]]
     with (shared / f"plans-{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
-            taken = _taken(server) | _taken_known_to_be_empty(server)
+            taken = _taken(server)
             kept.write_text(json.dumps(taken, default=vars))
     return {
         situation: {
@@ -293,22 +290,6 @@ def _taken(server: Server) -> dict[str, dict[str, Plan]]:
             found |= {f"{mode}, analyzed": sessions[mode].run_all() for mode in MODES}
             for session in sessions.values():
                 session.close()
-    finally:
-        server.drop(dsn)
-    return found
-
-
-def _taken_known_to_be_empty(server: Server) -> dict[str, dict[str, Plan]]:
-    dsn = server.fresh()
-    try:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            _never_analyze(conn)
-            conn.execute("vacuum analyze")
-            own = Explained(dsn, "own")
-            own.run_all()
-            conn.execute(FILL)
-            found = {"own, known to be empty": own.run_all()}
-            own.close()
     finally:
         server.drop(dsn)
     return found

@@ -114,6 +114,16 @@ def test_whichever_way_jobs_take_what_cannot_be_kept_is_refused(postgres: Postgr
     assert claim(postgres) == []
 
 
+def test_a_single_job_is_not_planned_anew_for_each_call(postgres: PostgresStore) -> None:
+    for _ in range(30):
+        offer(postgres, new())
+    with postgres.connection() as conn:
+        [plans] = conn.execute(
+            "select generic_plans, custom_plans from pg_prepared_statements where statement like '-- accept_one:%'"
+        ).fetchall()
+    assert plans[0] > plans[1]
+
+
 # ------------------------------------------------------------------------- as many as a stream takes, in every store
 
 

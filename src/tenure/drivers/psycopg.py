@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor, ClientCursor, Connection, Cursor, pq
+from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor, pq
 from psycopg.abc import Loader
 from psycopg.rows import tuple_row
 from psycopg.types.bool import BoolLoader
@@ -25,7 +25,7 @@ class Psycopg:
 
     def fetch(self, statement: Statement) -> Rows:
         """Run a statement with a cursor of our own, whatever the connection's owner prefers."""
-        with self._cursor(statement) as cursor:
+        with self._cursor() as cursor:
             if statement.stream is not None:
                 with cursor.copy(statement.text) as copy:
                     for block in statement.stream:
@@ -38,9 +38,8 @@ class Psycopg:
         """One is open, or the next statement opens one."""
         return not self._conn.autocommit or _open(self._conn)
 
-    def _cursor(self, statement: Statement) -> Cursor[Any]:
-        cls = ClientCursor if statement.by_value else Cursor
-        return cls(self._conn, row_factory=tuple_row)
+    def _cursor(self) -> Cursor[Any]:
+        return Cursor(self._conn, row_factory=tuple_row)
 
 
 class AsyncPsycopg:
@@ -53,7 +52,7 @@ class AsyncPsycopg:
 
     async def fetch(self, statement: Statement) -> Rows:
         """Run a statement with a cursor of our own, whatever the connection's owner prefers."""
-        async with self._cursor(statement) as cursor:
+        async with self._cursor() as cursor:
             if statement.stream is not None:
                 async with cursor.copy(statement.text) as copy:
                     for block in statement.stream:
@@ -66,9 +65,8 @@ class AsyncPsycopg:
         """One is open, or the next statement opens one."""
         return not self._conn.autocommit or _open(self._conn)
 
-    def _cursor(self, statement: Statement) -> AsyncCursor[Any]:
-        cls = AsyncClientCursor if statement.by_value else AsyncCursor
-        return cls(self._conn, row_factory=tuple_row)
+    def _cursor(self) -> AsyncCursor[Any]:
+        return AsyncCursor(self._conn, row_factory=tuple_row)
 
 
 class Lent(Psycopg):
@@ -85,8 +83,8 @@ class Lent(Psycopg):
                 pipeline.sync()
         return super().in_transaction()
 
-    def _cursor(self, statement: Statement) -> Cursor[Any]:
-        cursor = super()._cursor(statement)
+    def _cursor(self) -> Cursor[Any]:
+        cursor = super()._cursor()
         _unlearn(cursor)
         return cursor
 
@@ -115,8 +113,8 @@ class AsyncLent(AsyncPsycopg):
         self._believed = _pending(self._conn)
         return self._believed or super().in_transaction()
 
-    def _cursor(self, statement: Statement) -> AsyncCursor[Any]:
-        cursor = super()._cursor(statement)
+    def _cursor(self) -> AsyncCursor[Any]:
+        cursor = super()._cursor()
         _unlearn(cursor)
         return cursor
 

@@ -52,14 +52,12 @@ class Statement(NamedTuple):
         values: by name.
         answers: it has rows, also in a pipeline, where they are not there at once.
         stream: what a COPY is fed, in blocks; on connections of our own alone.
-        by_value: on connections of our own it is planned for its values, where one plan does not do for all.
     """
 
     text: str
     values: Mapping[str, Any] = {}
     answers: bool = True
     stream: Iterable[bytes] | None = None
-    by_value: bool = False
 
 
 Script = Generator[Statement, Rows, T]

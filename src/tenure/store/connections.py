@@ -70,13 +70,12 @@ def redacted(dsn: str) -> str:
     return " ".join(f"{key}={parts[key]}" for key in shown if parts.get(key)) or "(libpq defaults)"
 
 
-def connect(dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any) -> Connection:
+def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connection:
     """Open a connection in autocommit.
 
     Args:
         patience: longest wait for a lock, seconds, and with it ``STATEMENT`` for a statement; None leaves both to the
             server's settings.
-        generic: statements are planned once for all values, not again for each.
 
     Raises:
         StoreUnavailable: nobody answers, or the server is starting, stopping or full.
@@ -89,7 +88,7 @@ def connect(dsn: str, *, patience: float | None = None, generic: bool = False, *
         raise _connect_error(error, dsn) from None
     teach(conn)
     try:
-        _require_suitable(conn.info, conn.execute(_settled(patience, generic)).fetchone())
+        _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
     except BaseException as error:
         conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -98,7 +97,7 @@ def connect(dsn: str, *, patience: float | None = None, generic: bool = False, *
     return conn
 
 
-async def aconnect(dsn: str, *, patience: float | None = None, generic: bool = False, **kwargs: Any) -> AsyncConnection:
+async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> AsyncConnection:
     """The same on an event loop."""
     factory = kwargs.pop("factory", AsyncConnection)
     try:
@@ -107,7 +106,7 @@ async def aconnect(dsn: str, *, patience: float | None = None, generic: bool = F
         raise _connect_error(error, dsn) from None
     teach(conn)
     try:
-        _require_suitable(conn.info, await (await conn.execute(_settled(patience, generic))).fetchone())
+        _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
     except BaseException as error:
         await conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -116,16 +115,12 @@ async def aconnect(dsn: str, *, patience: float | None = None, generic: bool = F
     return conn
 
 
-def _settled(patience: float | None, generic: bool) -> str:
+def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
         " set_config('default_transaction_isolation', 'read committed', false)"
     )
-    if generic:  # a plan may be made while a table is empty, and must do when it is large: so by its indexes, always
-        asked += (
-            ", set_config('plan_cache_mode', 'force_generic_plan', false), set_config('enable_seqscan', 'off', false)"
-        )
     if patience is None:
         return asked
     return (
@@ -186,9 +181,7 @@ class Connections:
     def __init__(self, dsn: str, size: int, *, prepare: bool = True, patience: float | None = None) -> None:
         self._dsn = dsn
         self._size = size
-        self._options: dict[str, Any] = (
-            {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
-        )
+        self._options: dict[str, Any] = {"patience": patience} if prepare else {"prepare_threshold": None}
         self._idle: list[Connection] = []
         self._pid = 0
 
@@ -240,7 +233,7 @@ class AsyncConnections:
     ) -> None:
         self._dsn = dsn
         self._options: dict[str, Any] = {"factory": factory}
-        self._options |= {"patience": patience, "generic": True} if prepare else {"prepare_threshold": None}
+        self._options |= {"patience": patience} if prepare else {"prepare_threshold": None}
         self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []

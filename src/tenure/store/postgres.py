@@ -158,9 +158,7 @@ class PostgresStore:
         """One statement, and its rows read."""
         if isinstance(op, p.Accept):
             return cast(T, (yield from entering(op, self.schema)))
-        rows = yield Statement(
-            self._sql(op), _params(op), answers=not isinstance(op, _SILENT), by_value=isinstance(op, _BY_FILTER)
-        )
+        rows = yield Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
         return _read(op, rows)
 
     def _said_alone(self, op: p.Op[T]) -> Script[T]:
@@ -236,9 +234,6 @@ class PostgresStore:
 
 _SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep)
 """What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
-
-_BY_FILTER = (p.ListJobs, p.ListDead)
-"""What finds its rows by the index that fits the filters it was given."""
 
 _UNKEEPABLE = frozenset(
     cls.sqlstate

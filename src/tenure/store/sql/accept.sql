@@ -11,7 +11,9 @@
 with
 asked as materialized (
     select i.*, i.payload_text::jsonb as payload,
-           {refused} as refused,
+           case when octet_length(i.payload_text::jsonb::text) > %(max_bytes)s then 'too_large'
+                when i.wants_result and i.key is null and not ({keeps}) then 'no_result'
+           end as refused,
            case when i.key is not null then
                sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8'))
            end as fingerprint
