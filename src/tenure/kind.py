@@ -219,7 +219,7 @@ class Kind:
     async def enqueue_many(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
     ) -> list[Ticket]:
-        """Commit many jobs, one round trip for each queue they go to; answers in their order.
+        """Commit many jobs, one statement for each queue they go to; answers in their order.
 
         Conflicts do not raise: the ticket's ``answer`` says so, and of equal keys the first wins. All are checked before
         the first is stored.

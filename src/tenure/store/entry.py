@@ -21,9 +21,9 @@ THERE_ALREADY: Final = "23505"
 def entering(op: Accept, schema: str) -> Script[list[Accepted]]:
     """Accept in one statement, in whatever transaction; what a single job is refused for is found out by a second one."""
     job = op.jobs[0]
-    if len(op.jobs) == 1 and job.key is None and not job.wants_result:
-        if (yield Statement(statement("accept_one", schema), _terms(op) | job._asdict())):
-            return [_new(job)]
+    simple = len(op.jobs) == 1 and job.key is None and not job.wants_result
+    if simple and (yield Statement(statement("accept_one", schema), _terms(op) | job._asdict())):
+        return [_new(job)]
     rows = yield Statement(statement("accept", schema), _terms(op) | _columns(op.jobs))
     return _answers(op.jobs, rows)
 
