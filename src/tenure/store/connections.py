@@ -23,6 +23,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, TenureError
+from tenure.store import arrays
 
 OLDEST_SERVER = 150000
 """PostgreSQL 15, as ``server_version_num``."""
@@ -87,6 +88,7 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
         raise _connect_error(error, dsn) from None
     try:
         _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
+        arrays.register(conn)
     except BaseException as error:
         conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -104,6 +106,7 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
         raise _connect_error(error, dsn) from None
     try:
         _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
+        arrays.register(conn)
     except BaseException as error:
         await conn.close()
         if isinstance(error, psycopg.OperationalError):

@@ -210,7 +210,11 @@ class MemoryStore:
 
     @_do.register
     def _claim(self, op: ops.Claim) -> list[Job]:
-        rows = [row for row in self._claimable(op) if not row.suspect and not (op.ahead and row.max_attempts == 1)]
+        rows = [
+            row
+            for row in self._claimable(op)
+            if not row.suspect and not (op.ahead and row.attempts + 1 >= row.max_attempts)
+        ]
         rows.sort(key=lambda row: (row.priority, row.available_at, row.seq))
         return [self._take(row, op) for row in rows[: op.limit]]
 

@@ -166,7 +166,7 @@ class Claim(Op[list[Job]]):
         known: what the claimer can run.
         token: the lease token, new for each call.
         worker: who claims.
-        ahead: claim for later: leaves jobs whose only attempt this would be.
+        ahead: claim for later: leaves jobs whose last attempt this would be; a crash before it began would spend it.
     """
 
     queue: str

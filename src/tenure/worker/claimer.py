@@ -2,8 +2,9 @@
 
 Three lanes for each queue: jobs that run here, jobs whose kind runs in a child, and suspects, which always do. Jobs that
 run here are also claimed ahead, as many as the slots are likely to finish within a second by the running mean of their
-durations: many for microseconds, none for minutes. A claim whose answer was lost is adopted by its token once the database
-answers again.
+durations: many for microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it;
+while much is claimed ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted
+by its token once the database answers again.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tenure.worker.runner import Runner
 log = logging.getLogger("tenure.worker")
 
 _FIRST_PAUSE = 0.002
+_ALL_LANES = 0.05  # longest time in which a busy worker looks into one lane alone, seconds
 _SOON = 1.0  # seconds of work claimed ahead
 _PATIENCE = 2.0  # seconds after which what was claimed ahead is given back
 _OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, first and longest
@@ -85,13 +87,15 @@ class Claimer:
         self._woken = asyncio.Event()
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
+        self._all_lanes_at = 0.0  # when to look into all of them again
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
         self.lanes = Lanes([], [])
 
     def wake(self) -> None:
-        """There may be work: look now."""
+        """There may be work: look now, and everywhere."""
+        self._all_lanes_at = 0.0
         self._woken.set()
 
     def stop(self) -> None:
@@ -102,8 +106,9 @@ class Claimer:
     def room(self) -> None:
         """A slot became free: look now, if that is what was missing."""
         self._held_up = False
-        here = self._full and (self._runner.free > 0 or self._wanted_ahead() > 0)
-        if here or (self._crowded and self._runner.free_children > 0):
+        if (self._full and self._runner.free > 0) or (self._crowded and self._runner.free_children > 0):
+            self.wake()
+        elif self._wanted_ahead() > 0:
             self._woken.set()
 
     async def run(self) -> None:
@@ -141,11 +146,19 @@ class Claimer:
         """Look into every queue once; whether anything was found."""
         await self._adopt()
         self._let_go()
+        queues = random.sample(self._queues, len(self._queues))
         found = False
+        for queue in queues:
+            if (ahead := self._wanted_ahead()) > 0:
+                found |= await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
+        if found and time.monotonic() < self._all_lanes_at:
+            return True
+        self._all_lanes_at = time.monotonic() + _ALL_LANES
         self._full = self._crowded = False
-        for queue in random.sample(self._queues, len(self._queues)):
+        for queue in queues:
             found |= await self._here(queue)
             found |= await self._in_children(queue)
+        self._runner.reserve(1 if self._full and self._runner.waiting else 0)
         return found
 
     def _let_go(self) -> None:
@@ -156,11 +169,8 @@ class Claimer:
             self._runner.release_waiting()
 
     async def _here(self, queue: str) -> bool:
-        free = self._runner.free
-        if free > 0:
+        if (free := self._runner.free) > 0:
             return await self._claim(Claim, queue, self.lanes.here, free)
-        if (ahead := self._wanted_ahead()) > 0:
-            return await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
         self._full = True
         return False
 
@@ -186,10 +196,10 @@ class Claimer:
         if self._runner.seconds is None or self._held_up:
             return 0
         soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
-        return min(LONGEST_PREFETCH, int(self._runner.slots * soon / max(self._runner.seconds, 1e-4)))
+        return min(LONGEST_PREFETCH, int(self._runner.open * soon / max(self._runner.seconds, 1e-6)))
 
     async def _claim(
-        self, op: type[Claim | ClaimSuspects], queue: str, known: list[Known], limit: int, **more: bool
+        self, op: type[Claim | ClaimSuspects], queue: str, known: list[Known], limit: int, *, ahead: bool = False
     ) -> bool:
         if not known:
             return False
@@ -197,13 +207,14 @@ class Claimer:
         point("claim.before")
         sent = time.monotonic()
         try:
+            more = {"ahead": True} if ahead else {}
             jobs = await self._store.arun(op(queue, known, limit, token, self._worker, **more))
         except OUTAGE:
             self._unanswered.append((queue, token, sent))
             raise
         if jobs:
             point("claim.after_commit")
-        self._hold(jobs, token, sent)
+        self._hold(jobs, token, sent, ahead=ahead)
         return bool(jobs)
 
     async def _adopt(self) -> None:
@@ -214,13 +225,13 @@ class Claimer:
             self._unanswered.pop()
             if jobs:
                 log.info("adopted %d jobs of a claim whose answer was lost", len(jobs))
-            self._hold(jobs, token, sent)
+            self._hold(jobs, token, sent, ahead=True)
 
-    def _hold(self, jobs: list[Job], token: UUID, sent: float) -> None:
+    def _hold(self, jobs: list[Job], token: UUID, sent: float, *, ahead: bool) -> None:
         held = [Held(job, self._kind(job), token, sent) for job in jobs]
         self._counts["claimed"] += len(held)
         self._leases.add(held)
-        self._runner.take(held)
+        self._runner.take(held, ahead=ahead)
 
     def _kind(self, job: Job) -> Kind:
         kind = self._app.find(job.kind)

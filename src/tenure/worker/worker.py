@@ -161,7 +161,7 @@ class Worker:
 
     async def _wind_up(self) -> Exit:
         point("drain.begun")
-        self._runner.release_waiting()
+        self._runner.release_unstarted()
         await self._drained(self._options.grace, self._forced)
         if self._runner.running:
             self._runner.stop_all()

@@ -21,7 +21,7 @@ due as materialized (
           and i.priority = p.priority
           and i.available_at <= statement_timestamp()
           and (i.expires_at is null or i.expires_at > statement_timestamp())
-          and (i.max_attempts > 1 or not %(ahead)s)
+          and (i.attempts + 1 < i.max_attempts or not %(ahead)s)
           and (i.kind, i.version) in (select k.kind, k.version from known k)
         order by i.available_at, i.seq
         limit %(limit)s
