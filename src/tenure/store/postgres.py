@@ -380,6 +380,7 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.LookUpKey: lambda _, rows: p.KeyRecord._make(rows[0]) if rows else None,
     p.Claim: _jobs,
     p.ClaimSuspects: _suspects,
+    p.Oldest: lambda _, rows: {row[0]: p.Low(*row[1:]) for row in rows},
     p.Adopt: _jobs,
     p.Extend: _mapping,
     p.Complete: _completions,

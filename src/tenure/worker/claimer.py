@@ -15,6 +15,7 @@ import random
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,7 @@ from tenure.kind import Kind
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known
 from tenure.worker.leases import Held, Leases
+from tenure.worker.lows import Lows
 from tenure.worker.options import LONGEST_PREFETCH, POLL
 from tenure.worker.runner import Runner
 
@@ -61,7 +63,8 @@ class Claimer:
         queues: which to look into.
         worker: who claims.
         prefetch: jobs claimed ahead; None adapts.
-        counts: ``claimed``.
+        counts: ``claimed``, ``stragglers``.
+        hint: look behind what was claimed already, see ``lows``.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Claimer:
         queues: list[str],
         worker: UUID,
         prefetch: int | None,
+        hint: bool = True,
     ) -> None:
         self._app = app
         self._store = store
@@ -84,6 +88,7 @@ class Claimer:
         self._queues = queues
         self._worker = worker
         self._prefetch = prefetch
+        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, on=hint)
         self._woken = asyncio.Event()
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
@@ -129,6 +134,7 @@ class Claimer:
             if found:
                 pause = _FIRST_PAUSE
                 continue
+            self.lows.idle()
             if not await self._pause(pause):
                 pause = min(2 * pause, POLL)
 
@@ -150,7 +156,7 @@ class Claimer:
         found = False
         for queue in queues:
             if (ahead := self._wanted_ahead()) > 0:
-                found |= await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
+                found |= await self._claim(queue, "here", ahead, ahead=True)
         if found and time.monotonic() < self._all_lanes_at:
             return True
         self._all_lanes_at = time.monotonic() + _ALL_LANES
@@ -170,17 +176,16 @@ class Claimer:
 
     async def _here(self, queue: str) -> bool:
         if (free := self._runner.free) > 0:
-            return await self._claim(Claim, queue, self.lanes.here, free)
+            return await self._claim(queue, "here", free)
         self._full = True
         return False
 
     async def _in_children(self, queue: str) -> bool:
         """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
         found = False
-        lanes = [(Claim, self.lanes.child), (ClaimSuspects, self.lanes.all)]
-        for op, known in random.sample(lanes, len(lanes)):
+        for claim in random.sample([partial(self._claim, queue, "child"), partial(self._suspects, queue)], 2):
             if (free := self._runner.free_children) > 0:
-                found |= await self._claim(op, queue, known, free)
+                found |= await claim(free)
         self._crowded |= self._runner.free_children <= 0
         return found
 
@@ -198,24 +203,31 @@ class Claimer:
         soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
         return min(LONGEST_PREFETCH, int(self._runner.open * soon / max(self._runner.seconds, 1e-6)))
 
-    async def _claim(
-        self, op: type[Claim | ClaimSuspects], queue: str, known: list[Known], limit: int, *, ahead: bool = False
-    ) -> bool:
+    async def _claim(self, queue: str, name: str, limit: int, *, ahead: bool = False) -> bool:
+        known = self.lanes.child if name == "child" else self.lanes.here
         if not known:
             return False
-        token = uuid.uuid4()
+        lane = self.lows.lane(queue, name)
+        op = Claim(queue, known, limit, uuid.uuid4(), self._worker, lane.lows, ahead)
+        jobs = await self._taken(op, ahead=ahead)
+        lane.claimed(jobs)
+        return bool(jobs)
+
+    async def _suspects(self, queue: str, limit: int) -> bool:
+        return bool(await self._taken(ClaimSuspects(queue, self.lanes.all, limit, uuid.uuid4(), self._worker)))
+
+    async def _taken(self, op: Claim | ClaimSuspects, *, ahead: bool = False) -> list[Job]:
         point("claim.before")
         sent = time.monotonic()
         try:
-            more = {"ahead": True} if ahead else {}
-            jobs = await self._store.arun(op(queue, known, limit, token, self._worker, **more))
+            jobs = await self._store.arun(op)
         except OUTAGE:
-            self._unanswered.append((queue, token, sent))
+            self._unanswered.append((op.queue, op.token, sent))
             raise
         if jobs:
             point("claim.after_commit")
-        self._hold(jobs, token, sent, ahead=ahead)
-        return bool(jobs)
+        self._hold(jobs, op.token, sent, ahead=ahead)
+        return jobs
 
     async def _adopt(self) -> None:
         """Ask for what claims took whose answers never came, while their leases can be alive."""
@@ -232,6 +244,10 @@ class Claimer:
         self._counts["claimed"] += len(held)
         self._leases.add(held)
         self._runner.take(held, ahead=ahead)
+
+    def _lanes_claimed(self) -> list[tuple[str, str, list[Known]]]:
+        by_name = (("here", self.lanes.here), ("child", self.lanes.child))
+        return [(queue, name, known) for queue in self._queues for name, known in by_name]
 
     def _kind(self, job: Job) -> Kind:
         kind = self._app.find(job.kind)

@@ -82,9 +82,8 @@ class Settler:
                 self._empty.set()
 
     async def _company(self) -> None:
-        end = time.monotonic() + LINGER
-        while self._size < SMALL and self._size < len(self._leases) and time.monotonic() < end:
-            await asyncio.sleep(LINGER / 5)
+        if self._size < SMALL and self._size < len(self._leases):
+            await asyncio.sleep(LINGER)
 
     async def drained(self) -> None:
         """Wait until everything that was put has its answer."""
