@@ -113,9 +113,14 @@ def test_a_floor_is_the_mean_of_before_and_after_or_says_why_there_is_none() -> 
     assert Floor(why="no pgbench").jobs_per_s is None
     server = {"filesystem": None}
     assert Report((), (), 1, floor=Floor(why="no pgbench")).told(server) == ["no pgbench"]
-    assert Report((), (), 1, floor=Floor([1000.0, 3000.0])).told(server) == [
-        "Floor (pgbench, before and after): 1,000 and 3,000 jobs/s."
+    assert Report((), (), 1, floor=Floor([1000.0, 1400.0])).told(server) == [
+        "Floor (pgbench, before and after): 1,000 and 1,400 jobs/s."
     ]
+
+
+def test_floors_that_are_far_apart_are_told() -> None:
+    _, note = Report((), (), 1, floor=Floor([3000.0, 1000.0])).told({"filesystem": None})
+    assert "measure again" in note
 
 
 def test_data_in_memory_is_told() -> None:

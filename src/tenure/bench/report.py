@@ -16,6 +16,7 @@ from tenure.bench.measure import Cost, ratio
 LEAST = ("WAL bytes", "server CPU µs", "worker CPU µs", "client CPU µs", "table", "dead rows", "call p99 ms", "floor")
 """Columns that a narrow terminal can do without, the least needed first."""
 
+_STEADY = 0.7  # the least that one of two floors may be of the other
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -82,13 +83,20 @@ class Report:
 
     def told(self, server: dict[str, Any]) -> list[str]:
         """The sentences below the table, that of the floor first."""
-        told = list(self.notes)
-        if self.floor is not None:
-            figures = " and ".join(f"{figure:,.0f}" for figure in self.floor.figures)
-            told.insert(0, self.floor.why or f"Floor (pgbench, before and after): {figures} jobs/s.")
+        told = [*_floor(self.floor), *self.notes] if self.floor else list(self.notes)
         if server["filesystem"] in _IN_MEMORY:
             told.append(f"The data is in memory ({server['filesystem']}): on a disk, commits take longer. Set TMPDIR.")
         return told
+
+
+def _floor(floor: Floor) -> list[str]:
+    if floor.why:
+        return [floor.why]
+    figures = " and ".join(f"{figure:,.0f}" for figure in floor.figures)
+    told = [f"Floor (pgbench, before and after): {figures} jobs/s."]
+    if min(floor.figures) < _STEADY * max(floor.figures):
+        told.append("They are far apart, so something else was going on: measure again.")
+    return told
 
 
 def whole(figure: float | None) -> int | None:
