@@ -72,9 +72,14 @@ class Records:
         """When each process called it first, in order."""
         return sorted(times[0] for times in self.times.values() if times)
 
-    def handled(self) -> set[int]:
-        """The jobs that were handled."""
-        return {int(job) for jobs in self.jobs.values() for job in jobs}
+    def handled(self, jobs: int) -> int:
+        """How many of the jobs 0 to ``jobs`` were handled."""
+        seen = bytearray(jobs)  # there may be millions
+        for numbers in self.jobs.values():
+            for number in numbers:
+                if 0 <= number < jobs:
+                    seen[int(number)] = 1
+        return seen.count(1)
 
     def started(self) -> dict[int, float]:
         """When each job was handled first."""
