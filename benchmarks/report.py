@@ -107,12 +107,13 @@ def _pinned(lines: Sequence[Line]) -> str:
             _spread(group, "last_per_s"),
             _share(statistics.median(line["last_per_s"] / max(1, line["first_per_s"]) for line in group)),
             _ratio(group, ours, "last_per_s"),
+            f"{median(group, 'waiting'):,.0f}",
             f"{median(group, 'dead_rows'):,.0f}",
             f"{median(group, 'database_mb'):,.0f}",
         ]
 
     part = lines[0].get("part_s", 10) if lines else 10
-    columns = [f"first {part} s", f"last {part} s", "last of first", "last, Tenure = 1", "dead rows", "MB"]
+    columns = [f"first {part} s", f"last {part} s", "last of first", "last, Tenure = 1", "waiting", "dead rows", "MB"]
     return _table(lines, "last_per_s", columns, row)
 
 

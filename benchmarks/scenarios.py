@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,13 +160,15 @@ def _kept_waiting(run: Run) -> Figures:
     run.start_workers()
     producer = run.crew.producer()
     fed = 0
+    waiting: list[int] = []
     end: float | None = None
     patience = time.monotonic() + _AFTERWARDS
     while time.monotonic() < (end or patience):
         called = run.crew.records.follow()
         if end is None and called:
             end = run.crew.records.calls()[0] + run.seconds
-        if fed - called <= _WAITING - _PORTION:
+        waiting.append(fed - called)
+        if waiting[-1] <= _WAITING - _PORTION:
             producer.order("many", fed, _PORTION, chunk=_PORTION)
             fed += _PORTION
         else:
@@ -181,6 +184,7 @@ def _kept_waiting(run: Run) -> Figures:
         "first_per_s": round(sum(each[:part]) / part, 1),
         "last_per_s": round(sum(each[-part:]) / part, 1),
         "part_s": part,
+        "waiting": round(statistics.median(waiting)),
         "dead_rows": dead,
         "database_mb": size,
         **run.proof(fed),

@@ -56,6 +56,7 @@ def minute(peer: str, per_second: list[int], scenario: str = "pinned") -> dict[s
         first_per_s=first,
         last_per_s=last,
         part_s=1,
+        waiting=2_000,
         dead_rows=10,
         database_mb=20,
     )
