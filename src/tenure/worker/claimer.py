@@ -134,7 +134,8 @@ class Claimer:
             if found:
                 pause = _FIRST_PAUSE
                 continue
-            self.lows.idle()
+            if not self._runner.waiting:
+                self.lows.idle()
             if not await self._pause(pause):
                 pause = min(2 * pause, POLL)
 
@@ -157,8 +158,8 @@ class Claimer:
         for queue in queues:
             if (ahead := self._wanted_ahead()) > 0:
                 found |= await self._claim(queue, "here", ahead, ahead=True)
-        if found and time.monotonic() < self._all_lanes_at:
-            return True
+        if (found or self._runner.waiting) and time.monotonic() < self._all_lanes_at:
+            return found
         self._all_lanes_at = time.monotonic() + _ALL_LANES
         self._full = self._crowded = False
         for queue in queues:

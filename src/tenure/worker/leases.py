@@ -26,15 +26,16 @@ class Held:
         token: of the claim.
         sent: ``time.monotonic()`` before the claim was sent.
 
-    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when; ``timer`` watches its timeout.
-    ``settling`` from the moment its settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is
-    ignored. ``cancel`` is why it was told to stop.
+    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` and ``ended`` are when; ``timer`` watches
+    its timeout. ``settling`` from the moment its settlement is under way: then that one's answer decides, and a
+    heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
     """
 
     __slots__ = (
         "cancel",
         "claimed",
         "deadline",
+        "ended",
         "job",
         "kind",
         "renew_at",
@@ -53,6 +54,7 @@ class Held:
         self.token = token
         self.claimed = sent
         self.started: float | None = None
+        self.ended = 0.0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.settling = False

@@ -145,20 +145,30 @@ class Runner:
     async def _slot(self) -> None:
         task = cast(asyncio.Task[None], asyncio.current_task())
         turn = time.monotonic() + _TURN
-        held = self._next()
-        while held is not None:
+        while (held := self._next()) is not None:
             held.task = task
-            ended = await self._here(held)
+            self._begin(held)
+            try:
+                step = first_step(self._attempts.run(held.kind, held.job, held.token, held.settles))
+                outcome = await self._waited(step) if isinstance(step, Waiting) else step
+            except asyncio.CancelledError:
+                outcome = Outcome("released")
+            except Exception as error:
+                outcome = _ours(held, error)
+            self._ended(held, outcome)
             if held.cancel is not None or task.cancelling():
                 break  # its cancellation may still be on its way to this task
-            if ended > turn:
+            if held.ended > turn:
                 self._on_room()
                 await asyncio.sleep(0)
                 turn = time.monotonic() + _TURN
-            held = self._next()
         self._slots -= 1
         self._open_next()
         self._on_room()
+
+    async def _waited(self, waiting: Waiting[Outcome]) -> Outcome:
+        self._open_next()
+        return await rest(waiting)
 
     def _next(self) -> Held | None:
         while self._work_for(self._slots) and not self._draining:
@@ -166,27 +176,6 @@ class Runner:
             if self._leases.holds(held):
                 return held
         return None
-
-    async def _here(self, held: Held) -> float:
-        """An attempt in this process; answers when it ended."""
-        self.running.add(held)
-        self._begin(held)
-        try:
-            stepped = first_step(self._attempts.run(held.kind, held.job, held.token, held.settles))
-            if isinstance(stepped, Waiting):
-                self._open_next()
-                outcome = await rest(stepped)
-            else:
-                outcome = stepped
-        except asyncio.CancelledError:
-            outcome = Outcome("released")
-        except Exception as error:
-            outcome = _ours(held, error)
-        ended = time.monotonic()
-        self._ended(held)
-        self._remember(ended - cast(float, held.started))
-        self._settle(held, outcome)
-        return ended
 
     async def _child(self, held: Held) -> None:
         """An attempt in a child process."""
@@ -197,23 +186,25 @@ class Runner:
         except Exception as error:
             outcome = _ours(held, error)
         self._in_children -= 1
-        self._ended(held)
-        self._settle(held, outcome)
+        self._ended(held, outcome)
         self._on_room()
 
     def _begin(self, held: Held) -> None:
         """Its time runs from here; that of a child's birth is not the handler's."""
+        self.running.add(held)
         held.started = time.monotonic()
         if held.kind.policy.timeout is not None:
             held.timer = asyncio.get_running_loop().call_later(held.kind.policy.timeout, self._late, held)
 
-    def _ended(self, held: Held) -> None:
+    def _ended(self, held: Held, outcome: Outcome) -> None:
         self.running.discard(held)
+        held.ended = time.monotonic()
         if held.timer is not None:
             held.timer.cancel()
-
-    def _remember(self, seconds: float) -> None:
-        self.seconds = seconds if self.seconds is None else self.seconds + _MEMORY * (seconds - self.seconds)
+        if held.started is not None and not in_child(held):
+            took = held.ended - held.started
+            self.seconds = took if self.seconds is None else self.seconds + _MEMORY * (took - self.seconds)
+        self._settle(held, outcome)
 
     def _settle(self, held: Held, outcome: Outcome) -> None:
         outcome = _judged(held, outcome)
