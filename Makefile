@@ -40,8 +40,8 @@ fmt: .venv/.ready ## format and fix what can be fixed
 docs: .venv/.ready ## build the documentation as a site, into site/
 	$(BIN)/mkdocs build --quiet --clean
 
-bench: .venv/.ready ## how fast one worker process is on this machine
-	@$(BIN)/python benchmarks/throughput.py
+bench: .venv/.ready ## how fast one worker process is on this machine (about half a minute)
+	@$(BIN)/tenure bench process
 
 clean: ## remove the virtual environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site

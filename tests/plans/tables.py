@@ -11,6 +11,7 @@ import fcntl
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -120,6 +121,8 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "claim": ops.Claim(QUEUE, KNOWN, BATCH, uuid4(), uuid4()),
         "claim one": ops.Claim(QUEUE, KNOWN, 1, uuid4(), uuid4()),
         "claim ahead": ops.Claim(QUEUE, KNOWN, BATCH, uuid4(), uuid4(), ahead=True),
+        "claim on": ops.Claim(QUEUE, KNOWN, BATCH, uuid4(), uuid4(), _halfway(conn)),
+        "oldest": ops.Oldest(QUEUE, KNOWN),
         "claim_suspects": ops.ClaimSuspects(QUEUE, KNOWN, 4, uuid4(), uuid4()),
         "adopt": ops.Adopt(QUEUE, uuid4()),
         "extend": ops.Extend(QUEUE, [ops.Held(id, TOKEN, 30.0) for id in settled]),
@@ -132,6 +135,7 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "settled": ops.Settled(QUEUE, [ops.Unrun(id, TOKEN) for id in settled]),
         "cancel": ops.Cancel(QUEUE, settled),
         "sweep": ops.Sweep(QUEUE),
+        "sweep on": ops.Sweep(QUEUE, low=datetime.now(UTC) - timedelta(minutes=1)),
         "next_expiry": ops.NextExpiry(QUEUE),
         "expire": ops.Expire(QUEUE),
         "accept": _accept(None for _ in range(BATCH)),
@@ -154,6 +158,8 @@ STATEMENTS = (
     "claim",
     "claim one",
     "claim ahead",
+    "claim on",
+    "oldest",
     "claim_suspects",
     "adopt",
     "extend",
@@ -166,6 +172,7 @@ STATEMENTS = (
     "settled",
     "cancel",
     "sweep",
+    "sweep on",
     "next_expiry",
     "expire",
     "accept",
@@ -186,6 +193,19 @@ STATEMENTS = (
 _LEASED = f"""
     select id from tenure.jobs where state = 'running' and lease_until > now() order by id limit {BATCH}
 """  # noqa: S608 - constants
+
+
+def _halfway(conn: Connection) -> list[ops.Low]:
+    """Hints that lie in the middle of what is due."""
+    lows = list(ops.EVERYTHING)
+    for priority, due in ((3, MANY // 10), (5, MANY)):
+        query = (
+            "select available_at, seq from tenure.jobs where queue = 'q' and state = 'pending' and priority = %s"
+            " and not suspect and available_at <= now() order by available_at, seq offset %s limit 1"
+        )
+        if row := conn.execute(query, (priority, due // 2)).fetchone():
+            lows[priority] = ops.Low(*row)
+    return lows
 
 
 def _accept(keys: Iterable[str | None]) -> ops.Accept:

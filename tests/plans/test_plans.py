@@ -22,9 +22,12 @@ USED = {
     "claim": {"jobs_claim", "jobs_pkey"},
     "claim one": {"jobs_claim", "jobs_pkey"},
     "claim ahead": {"jobs_claim", "jobs_pkey"},
+    "claim on": {"jobs_claim", "jobs_pkey"},
+    "oldest": {"jobs_claim"},
     "claim_suspects": {"jobs_suspects", "jobs_pkey"},
     "adopt": {"jobs_leases"},
     "sweep": {"jobs_leases", "jobs_pkey"},
+    "sweep on": {"jobs_leases", "jobs_pkey"},
     "next_expiry": {"jobs_leases"},
     "expire": {"jobs_expiring", "jobs_pkey"},
 }
@@ -45,6 +48,8 @@ BOUNDING = {
 MOST_BUFFERS = {
     "claim": 40 * BATCH,
     "claim one": 150,
+    "claim on": 40 * BATCH,
+    "oldest": 100,
     "claim_suspects": 400,
     "extend": 40 * BATCH,
     "complete": 40 * BATCH,
@@ -91,9 +96,19 @@ def test_a_statement_reads_what_it_needs_by_the_index_made_for_it(
 def test_a_claim_reads_no_scheduled_jobs_and_not_many_due_ones(
     found: dict[str, dict[str, Plan]], situation: str
 ) -> None:
-    for statement, limit in (("claim", BATCH), ("claim one", 1), ("claim ahead", BATCH)):
+    for statement, limit in (("claim", BATCH), ("claim one", 1), ("claim ahead", BATCH), ("claim on", BATCH)):
         scans = [scan for scan in found[situation][statement].of("jobs") if scan.index == "jobs_claim"]
         assert sum(scan.rows for scan in scans) <= limit + 1
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_claim_with_a_hint_does_not_begin_at_the_first_entry_of_the_index(
+    found: dict[str, dict[str, Plan]], situation: str
+) -> None:
+    [scan] = {
+        (scan.index, scan.condition) for scan in found[situation]["claim on"].of("jobs") if scan.index == "jobs_claim"
+    }
+    assert re.search(r"ROW\((i\.)?available_at, (i\.)?seq\) >= ROW", scan[1])
 
 
 def complaints(statement: str, plan: Plan) -> list[str]:

@@ -103,7 +103,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, least: Se
 
 
 def _side(value: object) -> Literal["left", "right"]:
-    return "right" if isinstance(value, int) else "left"
+    return "right" if isinstance(value, int | float) else "left"
 
 
 def _total(width: Mapping[str, int]) -> int:

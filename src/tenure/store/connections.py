@@ -23,7 +23,7 @@ from psycopg import AsyncConnection, Connection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, TenureError
-from tenure.store.texts import teach
+from tenure.store import arrays
 
 OLDEST_SERVER = 150000
 """PostgreSQL 15, as ``server_version_num``."""
@@ -86,9 +86,9 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
         conn: Connection = factory.connect(conninfo(dsn), autocommit=True, **kwargs)
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
-    teach(conn)
     try:
         _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
+        arrays.register(conn)
     except BaseException as error:
         conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -104,9 +104,9 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
         conn: AsyncConnection = await factory.connect(conninfo(dsn), autocommit=True, **kwargs)
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
-    teach(conn)
     try:
         _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
+        arrays.register(conn)
     except BaseException as error:
         await conn.close()
         if isinstance(error, psycopg.OperationalError):
@@ -119,7 +119,7 @@ def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
-        " set_config('default_transaction_isolation', 'read committed', false)"
+        " set_config('default_transaction_isolation', 'read committed', false), set_config('jit', 'off', false)"
     )
     if patience is None:
         return asked

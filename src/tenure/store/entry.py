@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from tenure.drivers import Rows, Script, Statement, as_uuid, sqlstate
 from tenure.job import Accepted, NewJob, State
+from tenure.store.arrays import column
 from tenure.store.protocol import Accept
 from tenure.store.statements import statement
 from tenure.store.stream import Terms, blocks, can_stream
-from tenure.store.texts import Texts
 
 THERE_ALREADY: Final = "23505"
 
@@ -55,15 +55,7 @@ def _terms(op: Accept) -> dict[str, Any]:
 
 
 def _columns(jobs: Sequence[NewJob]) -> dict[str, Any]:
-    return dict(zip(NewJob._fields, map(_array, zip(*jobs, strict=True)), strict=True))
-
-
-def _array(column: tuple[Any, ...]) -> list[Any] | None:
-    """A column as a parameter; where nobody says anything, nothing is sent, and unnest makes NULLs of it."""
-    said = next((value for value in column if value is not None), None)
-    if said is None:
-        return None
-    return Texts(column) if isinstance(said, str) else list(column)
+    return dict(zip(NewJob._fields, map(column, zip(*jobs, strict=True)), strict=True))
 
 
 def _answers(jobs: Sequence[NewJob], rows: Rows) -> list[Accepted]:

@@ -27,7 +27,7 @@ from tenure.job import Accepted, CancelReason, DeadReason, Job, NewJob, Record, 
 from tenure.store import protocol as ops
 from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
-from tenure.store.memory_rows import Effect, Key, Row, over
+from tenure.store.memory_rows import Effect, Key, Row, over, under
 
 T = TypeVar("T")
 
@@ -210,9 +210,20 @@ class MemoryStore:
 
     @_do.register
     def _claim(self, op: ops.Claim) -> list[Job]:
-        rows = [row for row in self._claimable(op) if not row.suspect and not (op.ahead and row.max_attempts == 1)]
+        rows = [
+            row
+            for row in self._claimable(op)
+            if not row.suspect
+            and not (op.ahead and row.attempts + 1 >= row.max_attempts)
+            and not row.stands_before(op.lows[row.priority])
+        ]
         rows.sort(key=lambda row: (row.priority, row.available_at, row.seq))
         return [self._take(row, op) for row in rows[: op.limit]]
+
+    @_do.register
+    def _oldest(self, op: ops.Oldest) -> dict[int, ops.Low]:
+        keys = [(row.priority, row.available_at, row.seq) for row in self._claimable(op) if not row.suspect]
+        return {priority: ops.Low(at, seq) for priority, at, seq in sorted(keys, reverse=True)}
 
     @_do.register
     def _claim_suspects(self, op: ops.ClaimSuspects) -> list[Job]:
@@ -220,7 +231,7 @@ class MemoryStore:
         rows.sort(key=lambda row: (row.available_at, row.seq))
         return [self._take(row, op) for row in rows[: op.limit]]
 
-    def _claimable(self, op: ops.Claim | ops.ClaimSuspects) -> Iterator[Row]:
+    def _claimable(self, op: ops.Claim | ops.ClaimSuspects | ops.Oldest) -> Iterator[Row]:
         if not self._queue(op.queue).paused:
             for row in self._hot(op.queue, State.PENDING):
                 if self._due(row) and not over(row.expires_at, self._at) and row.known_to(op.known):
@@ -253,7 +264,9 @@ class MemoryStore:
 
     @_do.register
     def _next_expiry(self, op: ops.NextExpiry) -> float | None:
-        ends = [row.lease_until for row in self._hot(op.queue) if row.lease_until]
+        ends = [
+            row.lease_until for row in self._hot(op.queue) if row.lease_until and not under(row.lease_until, op.low)
+        ]
         return (min(ends) - self._at).total_seconds() if ends else None
 
     # --------------------------------------------------------------------------------------------------- settlements
@@ -473,7 +486,8 @@ class MemoryStore:
 
     @_do.register
     def _expire(self, op: ops.Expire) -> list[UUID]:
-        rows = [row for row in self._hot(op.queue, State.PENDING) if over(row.expires_at, self._at)]
+        late = [row for row in self._hot(op.queue, State.PENDING) if over(row.expires_at, self._at)]
+        rows = [row for row in late if not under(row.expires_at, op.low)]
         rows.sort(key=lambda row: (row.expires_at, row.id))
         for row in rows[: op.limit]:
             self._end(row, State.CANCELLED, "expired")
@@ -481,7 +495,8 @@ class MemoryStore:
 
     @_do.register
     def _sweep(self, op: ops.Sweep) -> list[ops.Swept]:
-        rows = [row for row in self._hot(op.queue, State.RUNNING) if over(row.lease_until, self._at)]
+        late = [row for row in self._hot(op.queue, State.RUNNING) if over(row.lease_until, self._at)]
+        rows = [row for row in late if not under(row.lease_until, op.low)]
         rows.sort(key=lambda row: (row.lease_until, row.id))
         return [ops.Swept(row.id, row.kind, self._sweep_one(row)) for row in rows[: op.limit]]
 

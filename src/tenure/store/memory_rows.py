@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from tenure.job import Job, Record, State
-from tenure.store.protocol import Known
+from tenure.store.protocol import Known, Low
 
 HISTORY = 10
 """How many of its last failures travel with a job."""
@@ -78,6 +78,10 @@ class Row:
             self.history.append({**json.loads(failure), "attempt": self.attempts, "claim": self.claims, **times})
             del self.history[:-HISTORY]
 
+    def stands_before(self, low: Low) -> bool:
+        """Whether a hint hides it from a claim."""
+        return low.low_at is not None and (self.available_at, self.seq) < low
+
     def job(self) -> Job:
         """As its handler sees it."""
         known = {name: getattr(self, name) for name in Job._fields if hasattr(self, name)}
@@ -119,3 +123,8 @@ class Effect:
 def over(deadline: datetime | None, at: datetime) -> bool:
     """Whether a deadline, if there is one, has passed."""
     return deadline is not None and deadline <= at
+
+
+def under(deadline: datetime | None, low: datetime | None) -> bool:
+    """Whether a deadline stands before the moment from which a hint lets us look."""
+    return deadline is not None and low is not None and deadline < low

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import cache
+from operator import itemgetter
 from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, TenureError
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.acceptance import accepting, accepting_again, accepting_alone
+from tenure.store.arrays import column
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
 from tenure.store.entry import entering, entering_alone
 from tenure.store.explained import explained
@@ -303,14 +305,10 @@ def _params(op: p.Op[Any]) -> Params:
             params[name] = json.dumps(value)
         elif isinstance(value, Sequence) and value and isinstance(value[0], tuple):
             columns = zip(*value, strict=True)
-            params.update(zip(cast(Any, value[0])._fields, map(_column, columns), strict=True))
+            params.update(zip(cast(Any, value[0])._fields, map(column, columns), strict=True))
         else:
             params[name] = list(value) if isinstance(value, tuple) else value  # psycopg makes a tuple a row
     return params
-
-
-def _column(values: tuple[Any, ...]) -> list[Any]:
-    return [json.dumps(value) for value in values] if isinstance(values[0], (dict, list)) else list(values)
 
 
 def _nothing_to_do(op: p.Op[Any]) -> bool:
@@ -321,13 +319,23 @@ def _nothing_to_do(op: p.Op[Any]) -> bool:
 # ------------------------------------------------------------------------------------------- how answers are read
 
 
+_URGENCY = itemgetter(*map(Job._fields.index, ("priority", "available_at", "seq")))
+_AGE = itemgetter(*map(Job._fields.index, ("available_at", "seq")))
+
+
 def _jobs(_: p.Op[Any], rows: Rows) -> list[Job]:
     # RETURNING keeps no order; the claim's order is priority, availability, acceptance.
-    return sorted((Job(*row) for row in rows), key=lambda job: (job.priority, job.available_at, job.seq))
+    return [Job(*row) for row in sorted(rows, key=_URGENCY)]
 
 
 def _suspects(_: p.Op[Any], rows: Rows) -> list[Job]:
-    return sorted((Job(*row) for row in rows), key=lambda job: (job.available_at, job.seq))
+    return [Job(*row) for row in sorted(rows, key=_AGE)]
+
+
+def _completions(op: Any, rows: Rows) -> dict[UUID, p.Settlement]:
+    answers: dict[UUID, p.Settlement] = dict.fromkeys([item.id for item in op.items], "settled")
+    answers.update(cast(Any, rows))
+    return answers
 
 
 def _settlements(op: Any, rows: Rows) -> dict[UUID, p.Settlement]:
@@ -369,9 +377,10 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.LookUpKey: lambda _, rows: p.KeyRecord._make(rows[0]) if rows else None,
     p.Claim: _jobs,
     p.ClaimSuspects: _suspects,
+    p.Oldest: lambda _, rows: {row[0]: p.Low(*row[1:]) for row in rows},
     p.Adopt: _jobs,
     p.Extend: _mapping,
-    p.Complete: _settlements,
+    p.Complete: _completions,
     p.Retry: _settlements,
     p.Throttle: _settlements,
     p.Snooze: _settlements,

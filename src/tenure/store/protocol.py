@@ -155,6 +155,18 @@ class Known(NamedTuple):
     lease: float
 
 
+class Low(NamedTuple):
+    """Where looking for jobs of one priority begins: the sort key of a job, None before all of them."""
+
+    low_at: datetime | None = None
+    low_seq: int = 0
+
+
+PRIORITIES = 10
+
+EVERYTHING = (Low(),) * PRIORITIES
+
+
 @dataclass(frozen=True, slots=True)
 class Claim(Op[list[Job]]):
     """Take up to ``limit`` due jobs: lock, mark running, set the lease, count the attempt, in one statement.
@@ -166,7 +178,8 @@ class Claim(Op[list[Job]]):
         known: what the claimer can run.
         token: the lease token, new for each call.
         worker: who claims.
-        ahead: claim for later: leaves jobs whose only attempt this would be.
+        lows: a hint for each priority: what stands before it is not looked at.
+        ahead: claim for later: leaves jobs whose last attempt this would be; a crash before it began would spend it.
     """
 
     queue: str
@@ -174,7 +187,16 @@ class Claim(Op[list[Job]]):
     limit: int
     token: UUID
     worker: UUID
+    lows: Sequence[Low] = EVERYTHING
     ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Oldest(Op[dict[int, Low]]):
+    """By priority, the first due job that a claimer could take: what stands before its hints is found by this."""
+
+    queue: str
+    known: Sequence[Known]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +419,11 @@ class SetPriority(Op[list[UUID]]):
 
 @dataclass(frozen=True, slots=True)
 class Expire(Op[list[UUID]]):
-    """pending -> cancelled (expired), for jobs whose time to be useful is over."""
+    """pending -> cancelled (expired), for jobs whose time to be useful is over. ``low`` as in ``Sweep``."""
 
     queue: str
     limit: int = 500
+    low: datetime | None = None
 
 
 class Swept(NamedTuple):
@@ -413,17 +436,23 @@ class Swept(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Op[list[Swept]]):
-    """Expired leases: running -> pending as a suspect, dead (exhausted) when attempts are spent, or cancelled (asked)."""
+    """Expired leases: running -> pending as a suspect, dead (exhausted) when attempts are spent, or cancelled (asked).
+
+    Args:
+        low: a hint: what ended before this moment has been swept, and is not looked at.
+    """
 
     queue: str
     limit: int = 500
+    low: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NextExpiry(Op[float | None]):
-    """Seconds until the next lease of a queue ends (negative: overdue), None when nothing runs."""
+    """Seconds until the next lease of a queue ends (negative: overdue), None when nothing runs. ``low`` as in ``Sweep``."""
 
     queue: str
+    low: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ from tenure.worker.outcome import Outcome, failed
 
 Settling = Callable[[bool], None]
 
+_DONE = Outcome("done")
+
 
 class Attempts:
     """Runs attempts for an app.
@@ -64,14 +66,17 @@ class Attempts:
             if job.once_ttl is not None:
                 require_young(job, job.once_ttl)
             arguments = kind.arguments.parse(job.payload)
-            effect = _named(kind, job, token, arguments)
+            effect = _named(kind, job, token, arguments) if kind.effect else None
             if kind.arguments.job is not None:
                 arguments[kind.arguments.job] = job
             point("handler.running")
             if effect is not None:
                 return await self._effect(effect, partial(kind.handler, **arguments), settling)
-            result = await self._around(job, partial(self._called, kind, arguments))
-            return Outcome("done", self._stored(result))
+            if kind.is_async and not self._app.middlewares:  # most jobs: spared two coroutines
+                result = await kind.handler(**arguments)
+            else:
+                result = await self._around(job, partial(self._called, kind, arguments))
+            return _DONE if result is None else Outcome("done", self._stored(result))
         except asyncio.CancelledError as error:
             if _cancelled_from_outside():
                 raise
@@ -112,9 +117,9 @@ class Attempts:
 
 
 def _named(kind: Kind, job: Job, token: UUID, arguments: dict[str, Any]) -> Effect | None:
-    """What is to happen once, and what names it; None where the kind is no effect."""
+    """What is to happen once, and what names it."""
     form = kind.arguments.form
-    if not kind.effect or form is None:
+    if form is None:
         return None
     if (key := kind.natural_key(arguments)) is not None:
         return by_natural_key(job, token, key, form, ttl=kind.policy.dedup_ttl)

@@ -2,8 +2,9 @@
 
 Three lanes for each queue: jobs that run here, jobs whose kind runs in a child, and suspects, which always do. Jobs that
 run here are also claimed ahead, as many as the slots are likely to finish within a second by the running mean of their
-durations: many for microseconds, none for minutes. A claim whose answer was lost is adopted by its token once the database
-answers again.
+durations: many for microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it;
+while much is claimed ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted
+by its token once the database answers again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import random
 import time
 import uuid
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -25,12 +27,14 @@ from tenure.kind import Kind
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known
 from tenure.worker.leases import Held, Leases
+from tenure.worker.lows import Lows
 from tenure.worker.options import LONGEST_PREFETCH, POLL
 from tenure.worker.runner import Runner
 
 log = logging.getLogger("tenure.worker")
 
 _FIRST_PAUSE = 0.002
+_ALL_LANES = 0.05  # longest time in which a busy worker looks into one lane alone, seconds
 _SOON = 1.0  # seconds of work claimed ahead
 _PATIENCE = 2.0  # seconds after which what was claimed ahead is given back
 _OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, first and longest
@@ -59,7 +63,8 @@ class Claimer:
         queues: which to look into.
         worker: who claims.
         prefetch: jobs claimed ahead; None adapts.
-        counts: ``claimed``.
+        counts: ``claimed``, ``stragglers``.
+        hint: look behind what was claimed already, see ``lows``.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Claimer:
         queues: list[str],
         worker: UUID,
         prefetch: int | None,
+        hint: bool = True,
     ) -> None:
         self._app = app
         self._store = store
@@ -82,16 +88,19 @@ class Claimer:
         self._queues = queues
         self._worker = worker
         self._prefetch = prefetch
+        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, on=hint)
         self._woken = asyncio.Event()
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
+        self._all_lanes_at = 0.0  # when to look into all of them again
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
         self.lanes = Lanes([], [])
 
     def wake(self) -> None:
-        """There may be work: look now."""
+        """There may be work: look now, and everywhere."""
+        self._all_lanes_at = 0.0
         self._woken.set()
 
     def stop(self) -> None:
@@ -102,8 +111,9 @@ class Claimer:
     def room(self) -> None:
         """A slot became free: look now, if that is what was missing."""
         self._held_up = False
-        here = self._full and (self._runner.free > 0 or self._wanted_ahead() > 0)
-        if here or (self._crowded and self._runner.free_children > 0):
+        if (self._full and self._runner.free > 0) or (self._crowded and self._runner.free_children > 0):
+            self.wake()
+        elif self._wanted_ahead() > 0:
             self._woken.set()
 
     async def run(self) -> None:
@@ -124,6 +134,8 @@ class Claimer:
             if found:
                 pause = _FIRST_PAUSE
                 continue
+            if not self._runner.waiting:
+                self.lows.idle()
             if not await self._pause(pause):
                 pause = min(2 * pause, POLL)
 
@@ -141,11 +153,19 @@ class Claimer:
         """Look into every queue once; whether anything was found."""
         await self._adopt()
         self._let_go()
+        queues = random.sample(self._queues, len(self._queues))
         found = False
+        for queue in queues:
+            if (ahead := self._wanted_ahead()) > 0:
+                found |= await self._claim(queue, "here", ahead, ahead=True)
+        if (found or self._runner.waiting) and time.monotonic() < self._all_lanes_at:
+            return found
+        self._all_lanes_at = time.monotonic() + _ALL_LANES
         self._full = self._crowded = False
-        for queue in random.sample(self._queues, len(self._queues)):
+        for queue in queues:
             found |= await self._here(queue)
             found |= await self._in_children(queue)
+        self._runner.reserve(1 if self._full and self._runner.waiting else 0)
         return found
 
     def _let_go(self) -> None:
@@ -156,21 +176,17 @@ class Claimer:
             self._runner.release_waiting()
 
     async def _here(self, queue: str) -> bool:
-        free = self._runner.free
-        if free > 0:
-            return await self._claim(Claim, queue, self.lanes.here, free)
-        if (ahead := self._wanted_ahead()) > 0:
-            return await self._claim(Claim, queue, self.lanes.here, ahead, ahead=True)
+        if (free := self._runner.free) > 0:
+            return await self._claim(queue, "here", free)
         self._full = True
         return False
 
     async def _in_children(self, queue: str) -> bool:
         """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
         found = False
-        lanes = [(Claim, self.lanes.child), (ClaimSuspects, self.lanes.all)]
-        for op, known in random.sample(lanes, len(lanes)):
+        for claim in random.sample([partial(self._claim, queue, "child"), partial(self._suspects, queue)], 2):
             if (free := self._runner.free_children) > 0:
-                found |= await self._claim(op, queue, known, free)
+                found |= await claim(free)
         self._crowded |= self._runner.free_children <= 0
         return found
 
@@ -186,25 +202,33 @@ class Claimer:
         if self._runner.seconds is None or self._held_up:
             return 0
         soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
-        return min(LONGEST_PREFETCH, int(self._runner.slots * soon / max(self._runner.seconds, 1e-4)))
+        return min(LONGEST_PREFETCH, int(self._runner.open * soon / max(self._runner.seconds, 1e-6)))
 
-    async def _claim(
-        self, op: type[Claim | ClaimSuspects], queue: str, known: list[Known], limit: int, **more: bool
-    ) -> bool:
+    async def _claim(self, queue: str, name: str, limit: int, *, ahead: bool = False) -> bool:
+        known = self.lanes.child if name == "child" else self.lanes.here
         if not known:
             return False
-        token = uuid.uuid4()
+        lane = self.lows.lane(queue, name)
+        op = Claim(queue, known, limit, uuid.uuid4(), self._worker, lane.lows, ahead)
+        jobs = await self._taken(op, ahead=ahead)
+        lane.claimed(jobs)
+        return bool(jobs)
+
+    async def _suspects(self, queue: str, limit: int) -> bool:
+        return bool(await self._taken(ClaimSuspects(queue, self.lanes.all, limit, uuid.uuid4(), self._worker)))
+
+    async def _taken(self, op: Claim | ClaimSuspects, *, ahead: bool = False) -> list[Job]:
         point("claim.before")
         sent = time.monotonic()
         try:
-            jobs = await self._store.arun(op(queue, known, limit, token, self._worker, **more))
+            jobs = await self._store.arun(op)
         except OUTAGE:
-            self._unanswered.append((queue, token, sent))
+            self._unanswered.append((op.queue, op.token, sent))
             raise
         if jobs:
             point("claim.after_commit")
-        self._hold(jobs, token, sent)
-        return bool(jobs)
+        self._hold(jobs, op.token, sent, ahead=ahead)
+        return jobs
 
     async def _adopt(self) -> None:
         """Ask for what claims took whose answers never came, while their leases can be alive."""
@@ -214,13 +238,17 @@ class Claimer:
             self._unanswered.pop()
             if jobs:
                 log.info("adopted %d jobs of a claim whose answer was lost", len(jobs))
-            self._hold(jobs, token, sent)
+            self._hold(jobs, token, sent, ahead=True)
 
-    def _hold(self, jobs: list[Job], token: UUID, sent: float) -> None:
+    def _hold(self, jobs: list[Job], token: UUID, sent: float, *, ahead: bool) -> None:
         held = [Held(job, self._kind(job), token, sent) for job in jobs]
         self._counts["claimed"] += len(held)
         self._leases.add(held)
-        self._runner.take(held)
+        self._runner.take(held, ahead=ahead)
+
+    def _lanes_claimed(self) -> list[tuple[str, str, list[Known]]]:
+        by_name = (("here", self.lanes.here), ("child", self.lanes.child))
+        return [(queue, name, known) for queue in self._queues for name, known in by_name]
 
     def _kind(self, job: Job) -> Kind:
         kind = self._app.find(job.kind)

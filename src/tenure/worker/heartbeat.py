@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Literal
 from uuid import UUID
 
@@ -31,6 +32,7 @@ _PAUSE = 0.1  # seconds between two looks at what is due
 _BATCH = 1000
 _AGAIN = 0.5  # longest pause after a beat that did not get through, seconds
 _LOCKED = 0.25
+_CLAIMED = attrgetter("claimed")
 _ANSWER = (0.5, 10.0)  # shortest and longest wait for an answer, seconds
 
 
@@ -77,6 +79,11 @@ class Heartbeat(threading.Thread):
                 self._extend(queue, mine[start : start + _BATCH])
 
     def _extend(self, queue: str, batch: list[Held]) -> None:
+        newest = {held.job.id: held for held in sorted(batch, key=_CLAIMED)}
+        if len(newest) < len(batch):  # a job that was lost and claimed again: answers are by job
+            kept = set(newest.values())
+            self._extend(queue, [held for held in batch if held not in kept])
+            batch = list(kept)
         sent = time.monotonic()
         leases = [Lease(held.job.id, held.token, held.job.lease) for held in batch]
         try:

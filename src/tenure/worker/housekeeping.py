@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 
 from tenure.errors import TenureError
 from tenure.faultpoints import point
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Expire, NextExpiry, Prune, Sweep, Swept, Upkeep
+from tenure.store.protocol import Expire, NextExpiry, Now, Prune, Sweep, Swept, Upkeep
+from tenure.worker.lows import Pace
 
 log = logging.getLogger("tenure.worker")
 
@@ -27,6 +30,7 @@ _UPKEEP = 3600.0
 _SOONEST = 0.02
 _HELD = 0.25
 _LIMIT = 500
+_EVERYTHING = 1.0  # seconds between two sweeps that look at everything and not at what has ended since the last one
 _OUTAGE = (0.5, 15.0)  # seconds between two tries, first and longest
 
 
@@ -55,6 +59,8 @@ class Housekeeping:
         self._shortest_lease = shortest_lease
         self._on_swept = on_swept
         self._present = present
+        self._pace: defaultdict[str, Pace] = defaultdict(Pace)  # of sweeps that look at everything, by queue
+        self._swept: dict[str, datetime] = {}  # nothing that ended before is left, unless it came to light late
 
     def tasks(self, queues: list[str]) -> list[asyncio.Task[None]]:
         """Start them all."""
@@ -68,8 +74,14 @@ class Housekeeping:
 
     async def _sweep(self, queue: str) -> float:
         point("sweep.before")
-        swept = await self._store.arun(Sweep(queue, _LIMIT))
-        expired = await self._store.arun(Expire(queue, _LIMIT))
+        began = time.monotonic()
+        now = await self._store.arun(Now())
+        everything = self._pace[queue].due(_EVERYTHING)
+        low = None if everything else self._swept.get(queue)
+        swept = await self._store.arun(Sweep(queue, _LIMIT, low))
+        expired = await self._store.arun(Expire(queue, _LIMIT, low))
+        if everything:
+            self._pace[queue].took(time.monotonic() - began)
         self._counts["swept"] += len(swept)
         self._counts["expired"] += len(expired)
         if swept:
@@ -77,7 +89,9 @@ class Housekeeping:
             self._on_swept(queue, swept)
         if len(swept) == _LIMIT or len(expired) == _LIMIT:
             return 0.0
-        until = await self._store.arun(NextExpiry(queue))
+        until = await self._store.arun(NextExpiry(queue, low))
+        if until is None or until >= 0:
+            self._swept[queue] = now
         if until is not None and until < 0 and not swept:
             return _HELD  # somebody holds the row
         longest = self._shortest_lease()

@@ -14,6 +14,8 @@ from uuid import UUID
 from tenure.job import Job, Stop
 from tenure.kind import Kind
 
+_OURS = Job._fields.index("claimed")
+
 
 class Held:
     """A job under our lease.
@@ -24,15 +26,16 @@ class Held:
         token: of the claim.
         sent: ``time.monotonic()`` before the claim was sent.
 
-    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` is when; ``timer`` watches its timeout.
-    ``settling`` from the moment its settlement is under way: then that one's answer decides, and a heartbeat's ``lost`` is
-    ignored. ``cancel`` is why it was told to stop.
+    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` and ``ended`` are when; ``timer`` watches
+    its timeout. ``settling`` from the moment its settlement is under way: then that one's answer decides, and a
+    heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
     """
 
     __slots__ = (
         "cancel",
         "claimed",
         "deadline",
+        "ended",
         "job",
         "kind",
         "renew_at",
@@ -46,16 +49,22 @@ class Held:
 
     def __init__(self, job: Job, kind: Kind, token: UUID, sent: float) -> None:
         self.stop = Stop()
-        self.job = job._replace(claimed=sent, once_ttl=kind.policy.once_ttl, stop=self.stop)
+        self.job = Job._make((*job[:_OURS], sent, kind.policy.once_ttl, self.stop))
         self.kind = kind
         self.token = token
         self.claimed = sent
         self.started: float | None = None
+        self.ended = 0.0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.settling = False
         self.cancel: str | None = None
-        self.renewed(sent)
+        self.deadline = sent + job.lease
+        self.renew_at = sent + job.lease / 3
+
+    def settles(self, itself: bool) -> None:
+        """Whether its settlement is under way."""
+        self.settling = itself
 
     def renewed(self, sent: float) -> None:
         """The lease was set at some moment after ``sent``."""
@@ -69,29 +78,28 @@ class Held:
 
 
 class Leases:
-    """All of them, by job."""
+    """All of them. One job may be there twice, under a lease that is lost and not yet known to be, and under a new one."""
 
     def __init__(self) -> None:
-        self._held: dict[UUID, Held] = {}
+        self._held: set[Held] = set()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def __iter__(self) -> Iterator[Held]:
-        return iter(list(self._held.copy().values()))
+        return iter(self._held.copy())  # in one step: the event loop's thread changes the table meanwhile
 
     def add(self, held: Iterable[Held]) -> None:
         """Begin to keep them alive."""
-        self._held.update((one.job.id, one) for one in held)
+        self._held.update(held)
 
     def drop(self, held: Held) -> None:
         """Settled, or lost."""
-        if self._held.get(held.job.id) is held:
-            del self._held[held.job.id]
+        self._held.discard(held)
 
     def holds(self, held: Held) -> bool:
         """Whether it is still in the table."""
-        return self._held.get(held.job.id) is held
+        return held in self._held
 
     def due(self) -> list[Held]:
         """Those whose lease is a third gone."""
@@ -101,4 +109,4 @@ class Leases:
     def overdue(self) -> list[Held]:
         """Those we could not renew in time and must give up, unless their settlement is under way."""
         now = time.monotonic()
-        return [held for held in self if not held.settling and now >= held.deadline - held.margin]
+        return [held for held in self if now >= held.deadline - held.margin and not held.settling]

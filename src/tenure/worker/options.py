@@ -43,6 +43,7 @@ class Options:
         prefetch: jobs claimed ahead; None adapts to the handlers' durations.
         dsn: overrides where the app's queue is.
         schema: overrides its schema.
+        hint: let claims begin where the last one did; False only for measurements.
     """
 
     queues: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ class Options:
     prefetch: int | None = None
     dsn: str | None = None
     schema: str | None = None
+    hint: bool = True
 
     @property
     def child_slots(self) -> int:

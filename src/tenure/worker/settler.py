@@ -1,6 +1,7 @@
 """Sends settlements to the store, many in one statement, and sees each through to its answer.
 
-While one flush is under way the next one gathers, so a busy worker settles in large batches and an idle one at once. When
+While one flush is under way the next one gathers, and as long as more jobs are held it waits a moment for their
+company: a busy worker settles in large batches, and the last job of a lull at once. When
 an answer is lost, the same settlement is sent again; what is then gone is looked up by its token, and counts as settled if
 it is found. One item that the store refuses never takes the others of its flush along.
 """
@@ -25,8 +26,8 @@ from tenure.worker.outcome import Asked
 
 log = logging.getLogger("tenure.worker")
 
-LINGER = 0.002  # seconds a small flush waits for company
-SMALL = 50
+LINGER = 0.005  # seconds a small flush waits for company, where there can be any
+SMALL = 500
 LARGEST = 1000
 _BUSY = 0.5  # seconds until a settlement is sent again whose row somebody held
 _PAUSE = (0.1, 2.0)  # seconds between two tries, first and longest
@@ -71,8 +72,7 @@ class Settler:
         """Flush until cancelled."""
         while True:
             await self._filled.wait()
-            if self._size < SMALL:
-                await asyncio.sleep(LINGER)
+            await self._company()
             self._filled.clear()
             pending, self._pending, self._size = self._pending, {}, 0
             for (queue, op), items in pending.items():
@@ -80,6 +80,10 @@ class Settler:
                     await self._flush(queue, op, items[start : start + LARGEST])
             if not self._pending and not self._later:
                 self._empty.set()
+
+    async def _company(self) -> None:
+        if self._size < SMALL and self._size < len(self._leases):
+            await asyncio.sleep(LINGER)
 
     async def drained(self) -> None:
         """Wait until everything that was put has its answer."""
@@ -99,8 +103,9 @@ class Settler:
                 return
             answers = await self._instead(queue, op, items[0], error)
         point("settle.after")
+        lost = _superseded(items) if len(answers) < len(items) else ()
         for held, _ in items:
-            self._answered(op, held, answers.get(held.job.id, "unknown"))
+            self._answered(op, held, "lost" if held in lost else answers.get(held.job.id, "unknown"))
 
     def _answered(self, op: type[ask.Op[Any]], held: Held, answer: str) -> None:
         self._counts["stale" if answer == "lost" else answer] += 1
@@ -166,6 +171,12 @@ class Settler:
         except (psycopg.Error, ValueError):
             log.exception("settlement of job %s was refused again; its lease will end by itself", held.job.id)
             return {}
+
+
+def _superseded(items: list[Item]) -> set[Held]:
+    """Of two leases of one job in a flush, the older: answers are by job, and are the newer one's."""
+    newest = {held.job.id: held for held, _ in sorted(items, key=lambda item: item[0].claimed)}
+    return {held for held, _ in items}.difference(newest.values())
 
 
 def _passing(op: type[ask.Op[Any]]) -> None:

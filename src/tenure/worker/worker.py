@@ -103,6 +103,7 @@ class Worker:
             queues=self._queues,
             worker=self.id,
             prefetch=self._options.prefetch,
+            hint=self._options.hint,
         )
         self._watch = Watch(self._leases, self._runner)
         self._heartbeat = Heartbeat(
@@ -145,7 +146,7 @@ class Worker:
             present=self._present,
         )
         vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch.run())]
-        self._tasks += [*housekeeping.tasks(self._queues), *vital]
+        self._tasks += [*housekeeping.tasks(self._queues), asyncio.create_task(self._claimer.lows.run()), *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
         log.info("worker %s is working on %s", self.name, ", ".join(self._queues))
@@ -161,7 +162,7 @@ class Worker:
 
     async def _wind_up(self) -> Exit:
         point("drain.begun")
-        self._runner.release_waiting()
+        self._runner.release_unstarted()
         await self._drained(self._options.grace, self._forced)
         if self._runner.running:
             self._runner.stop_all()

@@ -1,5 +1,9 @@
 -- claim: pending -> running, up to a limit, in one atomic statement that locks, marks, leases and counts the attempt.
 --
+-- Each priority is looked through from where the claimer found its first job last time: what a held snapshot keeps of the
+-- jobs before that would have to be read by every claim, and is read by none. It is a hint: a job that stands before it (its
+-- transaction committed late, its lock was rolled back) is found by oldest.sql.
+--
 -- Why it is safe: SKIP LOCKED leaves a row to whoever locked it, and a row that changed since the statement began is
 -- checked again in its new version. The limit stands in a materialised CTE, which runs once. Each priority is a scan of
 -- its own that starts at the oldest due row, so scheduled rows are never read; the loop over priorities is pulled row by
@@ -12,16 +16,17 @@ known as materialized (
 ),
 due as materialized (
     select j.id
-    from generate_series(0, 9) as p(priority)
+    from unnest(%(low_at)s::timestamptz[], %(low_seq)s::bigint[]) with ordinality as p(low_at, low_seq, nth)
     cross join lateral (
         select i.id
         from tenure.jobs i
         where i.queue = %(queue)s
           and i.state = 'pending' and i.gate is null and not i.suspect
-          and i.priority = p.priority
+          and i.priority = p.nth - 1
+          and (i.available_at, i.seq) >= (coalesce(p.low_at, '-infinity'), p.low_seq)
           and i.available_at <= statement_timestamp()
           and (i.expires_at is null or i.expires_at > statement_timestamp())
-          and (i.max_attempts > 1 or not %(ahead)s)
+          and (i.attempts + 1 < i.max_attempts or not %(ahead)s)
           and (i.kind, i.version) in (select k.kind, k.version from known k)
         order by i.available_at, i.seq
         limit %(limit)s

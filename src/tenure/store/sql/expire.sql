@@ -6,6 +6,7 @@ late as materialized (
     select j.id
     from tenure.jobs j
     where j.queue = %(queue)s and j.state = 'pending' and j.expires_at <= statement_timestamp()
+      and j.expires_at >= coalesce(%(low)s::timestamptz, '-infinity')
     order by j.expires_at
     limit %(limit)s
     for update skip locked

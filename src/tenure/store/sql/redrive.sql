@@ -32,7 +32,7 @@ revived as (
            clock_timestamp() + make_interval(secs => g.delay), r.accepted_at, null,
            r.key, r.key_queue, coalesce(r.key_kind, case when g.kind <> r.kind then r.kind end),
            coalesce(g.payload::jsonb, r.payload), r.headers, r.history,
-           case when not g.may_duplicate then r.first_claimed_at end
+           case when not g.may_duplicate then coalesce(r.first_claimed_at, r.claimed_at) end
     from risen r
     join given g on g.id = r.id
     returning id

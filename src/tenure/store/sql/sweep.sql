@@ -11,6 +11,7 @@ mine as materialized (
                               'worker', (select w.name from tenure.workers w where w.id = j.worker))::text as failure
     from tenure.jobs j
     where j.queue = %(queue)s and j.state = 'running' and j.lease_until <= statement_timestamp()
+      and j.lease_until >= coalesce(%(low)s::timestamptz, '-infinity')
     order by j.lease_until
     limit %(limit)s
     for update of j skip locked

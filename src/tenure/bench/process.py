@@ -1,0 +1,123 @@
+"""``process`` and ``scale``: how fast workers empty a full queue, through the whole life of a job."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import takewhile
+
+from tenure.bench import floor
+from tenure.bench.apps import SLOW
+from tenure.bench.drain import Drained, drained, middle
+from tenure.bench.measure import ratio
+from tenure.bench.queue import queue_on
+from tenure.bench.report import Report, percent, whole
+from tenure.bench.server import Server
+from tenure.bench.wishes import Wishes
+
+_COLUMNS = ("round", "jobs/s", "of the floor", "server CPU µs", "worker CPU µs", "WAL bytes")
+
+
+def process(server: Server, wishes: Wishes) -> Report:
+    """Jobs that do nothing: claimed, attempt counted, run, completed behind the fence, archived."""
+    rounds: list[Drained] = []
+    with (
+        floor.around(server, wishes.show, partial(floor.claim_and_delete, server, wishes.jobs)) as found,
+        queue_on(server, retention=wishes.retention) as queue,
+    ):
+        for number in range(1, wishes.rounds + 1):
+            what = f"round {number} of {wishes.rounds}"
+            one = drained(
+                queue,
+                "nothing",
+                wishes.jobs,
+                wishes.show,
+                processes=wishes.processes,
+                what=what,
+                kept=wishes.retention > 0,
+            )
+            rounds.append(one)
+    typical = middle(rounds)
+    named = [(str(number), one) for number, one in enumerate(rounds, 1)] + [("median", typical)]
+    return Report(
+        _COLUMNS,
+        [_row(name, one, found.jobs_per_s) for name, one in named],
+        wishes.jobs,
+        typical.jobs_per_s,
+        floor=found,
+        cost=typical.cost,
+        more={
+            "processes": wishes.processes,
+            "retention": wishes.retention,
+            "rounds": [whole(one.jobs_per_s) for one in rounds],
+        },
+        notes=["A figure is for one job; CPU and WAL are of the time in which the jobs were run."],
+    )
+
+
+def _row(name: str, one: Drained, floor: float | None) -> tuple[object, ...]:
+    return (
+        name,
+        whole(one.jobs_per_s),
+        percent(ratio(one.jobs_per_s, floor)),
+        one.cost.server_cpu_us,
+        one.cost.worker_cpu_us,
+        one.cost.wal_bytes,
+    )
+
+
+def scale(server: Server, wishes: Wishes) -> Report:
+    """The same with 1, 2, 4 ... worker processes, and with handlers that wait for 5 ms."""
+    counts = [*takewhile(lambda n: n < wishes.processes, (1, 2, 4, 8, 16, 32)), wishes.processes]
+    points: list[tuple[str, int, Drained, float]] = []
+    with floor.around(server, wishes.show, partial(floor.claim_and_delete, server, wishes.jobs)) as found:
+        for handler, target in (("nothing", "nothing"), (f"{SLOW * 1000:g} ms", "slow")):
+            alone = 0.0
+            for count in counts:
+                what = f"{handler}, {count} of {wishes.processes} processes"
+                with queue_on(server) as queue:
+                    rounds = [
+                        drained(queue, target, wishes.jobs, wishes.show, processes=count, what=what)
+                        for _ in range(wishes.rounds)
+                    ]
+                one = middle(rounds)
+                alone = alone or one.jobs_per_s
+                points.append((handler, count, one, one.jobs_per_s / alone))
+    best = next(one for _, count, one, _ in points if count == wishes.processes)
+    return Report(
+        ("handler", "processes", "jobs/s", "to one process", "of the floor", "server CPU µs", "worker CPU µs"),
+        [
+            (
+                handler,
+                count,
+                whole(one.jobs_per_s),
+                f"{times:.2f}",
+                percent(ratio(one.jobs_per_s, found.jobs_per_s)),
+                one.cost.server_cpu_us,
+                one.cost.worker_cpu_us,
+            )
+            for handler, count, one, times in points
+        ],
+        wishes.jobs,
+        best.jobs_per_s,
+        floor=found,
+        cost=best.cost,
+        more={
+            "processes": wishes.processes,
+            "rounds": wishes.rounds,
+            "points": [
+                {
+                    "handler": handler,
+                    "processes": count,
+                    "jobs_per_s": whole(one.jobs_per_s),
+                    "to_one_process": round(times, 3),
+                    "server_cpu_us": one.cost.server_cpu_us,
+                    "worker_cpu_us": one.cost.worker_cpu_us,
+                }
+                for handler, count, one, times in points
+            ],
+        },
+        notes=[
+            "The main figure is that of handlers that do nothing, with all processes. Time runs from the moment at"
+            " which each process was at work."
+        ],
+    )

@@ -1,0 +1,123 @@
+"""``tenure bench``: how fast it is, here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tenure.cli import show
+from tenure.cli.common import AsJson
+from tenure.cli.failures import Exit
+
+if TYPE_CHECKING:
+    from tenure.bench import Report
+
+EXAMPLES = """Examples:
+
+tenure bench process
+
+tenure bench process --processes 2 --retention 0 --json
+
+tenure bench pinned --pin xid --seconds 120
+
+tenure bench backlog --jobs 10000000 --dsn postgresql://tenure@db/scratch"""
+
+
+class Pin(StrEnum):
+    """What another session holds."""
+
+    SNAPSHOT = "snapshot"
+    XID = "xid"
+    NONE = "none"
+
+
+def bench(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="process, enqueue, latency, pinned, backlog, effects, scale or soak.",
+            show_default=False,
+        ),
+    ],
+    jobs: Annotated[int | None, typer.Option(help="How many jobs.", min=1, show_default=False)] = None,
+    processes: Annotated[int | None, typer.Option(help="Worker processes.", min=1, max=64, show_default=False)] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long.", min=1, show_default=False)] = None,
+    rounds: Annotated[int | None, typer.Option(help="How often; the median counts.", min=1, show_default=False)] = None,
+    retention: Annotated[
+        int | None,
+        typer.Option(help="Days ended jobs are kept; 0 keeps none.", min=0, max=3650, show_default=False),
+    ] = None,
+    pin: Annotated[Pin | None, typer.Option(help="What another session holds.", show_default=False)] = None,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--dsn",
+            help="Run in this database, in schemas that are dropped; else on an embedded PostgreSQL of its own."
+            " $TENURE_DSN is not looked at.",
+            show_default=False,
+            rich_help_panel="Database",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how fast Tenure is on this machine, with the options a user gets who gives none.
+
+    process: workers empty a full queue of jobs that do nothing.
+
+    enqueue: jobs are accepted one by one, many in a call, and copied.
+
+    latency: from the commit of a job to the start of its handler.
+
+    pinned: what is kept of the speed while another session holds a snapshot. Ends with 1 if that proves nothing.
+
+    backlog: how long a claim takes while ever more jobs wait.
+
+    effects: a commit for each job.
+
+    scale: 1, 2, 4 processes.
+
+    soak: many jobs through one worker.
+
+    Floors are measured with pgbench in the same run, before and after.
+    """
+    from tenure.bench import run
+
+    given = {
+        "jobs": jobs,
+        "processes": processes,
+        "seconds": seconds,
+        "rounds": rounds,
+        "retention": retention,
+        "pin": None if pin is None else pin.value,
+    }
+    with show.progress() as bar:
+        report, server = run(scenario, given, dsn, bar)
+    told = report.as_dict(scenario, server)
+    if as_json:
+        show.json_line(told)
+    else:
+        _print(report, told)
+    if not report.ok:
+        raise typer.Exit(Exit.REFUSED)
+
+
+def _print(report: Report, told: dict[str, Any]) -> None:
+    from tenure.bench.report import LEAST
+
+    show.table(report.columns, report.rows, least=[name for name in LEAST if name in report.columns])
+    show.line("")
+    for sentence in report.told(told):
+        show.line(sentence)
+    settings = ", ".join(f"{name} {value}" for name, value in told["settings"].items())
+    place = f"embedded, on {told['filesystem'] or 'an unknown file system'}" if told["embedded"] else "of your own"
+    show.line("")
+    show.details(
+        {
+            "machine": told["machine"],
+            "server": f"PostgreSQL {told['postgres']}, {place}; {settings}",
+            "tenure": told["version"] if told["commit"] is None else f"{told['version']}, commit {told['commit']}",
+        }
+    )
