@@ -136,6 +136,11 @@ def point(name: str) -> None:
         _arrive(name)
 
 
+def is_armed(name: str) -> bool:
+    """Whether it is: what is said in one breath is said in two for a test that wants to stand between."""
+    return name in _armed
+
+
 def arm(name: str, action: Action, at: int = 1) -> None:
     """Arm a point of this process, in place of what it was armed with before.
 

@@ -11,19 +11,16 @@ import contextvars
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol
 
 import psycopg
 
-from tenure.drivers import Script, arun, run
-from tenure.drivers.psycopg import AsyncLent, Lent
 from tenure.effects.steps import Steps
 from tenure.store.connections import cut
 from tenure.tx import EffectConnection, ThreadConnection, ours
 
 log = logging.getLogger("tenure.worker")
-
-T = TypeVar("T")
 
 
 class Loan(Protocol):
@@ -74,7 +71,10 @@ class OnLoop:
         self.steps = steps
         self._lend = lend
         self._loan: Loan | None = None
-        conn.starts_with(lambda: arun(steps.begin(), AsyncLent(conn)))
+        conn.starts_with(self._begin)
+
+    async def _begin(self) -> None:
+        await self._conn.say(self.steps.begin(self._conn))
 
     async def call(self, handler: Callable[[Any], Any]) -> Any:
         """As ``Opened``."""
@@ -92,17 +92,16 @@ class OnLoop:
         """As ``Opened``."""
         begun = await self._conn.over()
         self._conn.require()
-        with ours():
-            if not begun:
-                await self._say(self.steps.begin())
-            if self._loan is not None:
+        if not begun:
+            await self._begin()
+        if self._loan is not None:
+            with ours():
                 await self._loan.flush()
-            await self._say(self.steps.check())
+        self.steps.require_open(self._conn)
 
     async def commit(self, result: str | None) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
-        with ours():
-            await _undisturbed(asyncio.ensure_future(self._say(self.steps.commit(result))))
+        await self._conn.say(self.steps.end(self._conn, result), through=True)
 
     async def undo(self) -> None:
         """As ``Opened``."""
@@ -119,13 +118,10 @@ class OnLoop:
                 with ours():
                     await self._loan.end()
             if not self._conn.closed:
-                await self._conn.clean()
+                await self._conn.restore()
         except Exception as error:
             log.debug("a connection is closed that could not be cleaned: %r", error)
             await self._conn.close()
-
-    async def _say(self, script: Script[T]) -> T:
-        return await arun(script, AsyncLent(self._conn))
 
 
 class InThread:
@@ -147,7 +143,10 @@ class InThread:
         self._loan: Loan | None = None
         self._threads = threads
         self._busy: Future[Any] | None = None
-        conn.starts_with(lambda: run(steps.begin(), Lent(conn)))
+        conn.starts_with(self._begin)
+
+    def _begin(self) -> None:
+        self._conn.say(self.steps.begin(self._conn))
 
     async def call(self, handler: Callable[[Any], Any]) -> Any:
         """As ``Opened``."""
@@ -174,20 +173,17 @@ class InThread:
     def _conclude(self) -> None:
         begun = self._conn.over()
         self._conn.require()
-        with ours():
-            if not begun:
-                self._say(self.steps.begin())
-            if self._loan is not None:
+        if not begun:
+            self._begin()
+        if self._loan is not None:
+            with ours():
                 self._loan.flush()
-            self._say(self.steps.check())
+        self.steps.require_open(self._conn)
 
     async def commit(self, result: str | None) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
 
-        def commit() -> None:
-            with ours():
-                self._say(self.steps.commit(result))
-
+        commit = partial(self._conn.say, self.steps.end(self._conn, result))
         await _undisturbed(asyncio.ensure_future(self._in_thread(commit)))
 
     async def undo(self) -> None:
@@ -210,7 +206,10 @@ class InThread:
             self._conn.abandoned = True
             self._busy.add_done_callback(lambda _: self._conn.close())
             return
-        await self._in_thread(self._leave)
+        if self._loan is None and self._conn.clean:
+            self._leave()  # which says nothing then
+        else:
+            await self._in_thread(self._leave)
 
     def _leave(self) -> None:
         try:
@@ -218,13 +217,10 @@ class InThread:
                 with ours():
                     self._loan.end()
             if not self._conn.closed:
-                self._conn.clean()
+                self._conn.restore()
         except Exception as error:
             log.debug("a connection is closed that could not be cleaned: %r", error)
             self._conn.close()
-
-    def _say(self, script: Script[T]) -> T:
-        return run(script, Lent(self._conn))
 
     def _abandoned(self) -> bool:
         """Whether a thread is still in the handler, and nobody waits for it."""

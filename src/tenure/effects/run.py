@@ -6,30 +6,40 @@ three times, without spending an attempt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 
 from tenure.effects.opened import InThread, OnLoop, Opened
 from tenure.effects.pool import Pool
-from tenure.effects.steps import Effect, Steps
+from tenure.effects.steps import DeallocatedError, Effect, Steps
 from tenure.forms import Form
 from tenure.store.postgres import PostgresStore
+from tenure.tx import AnyConnection
 
 RERUNS = 3
 """How often an effect is run again in place after a serialization failure or deadlock."""
 
-_AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, DeallocatedError)
 
 Handler: TypeAlias = Callable[[Any], Any]
 """Called with ``tx``; its answer is awaited where ``tx`` is for the event loop."""
 
 Around: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Called with what runs the handler; answers the result."""
+
+
+class Attempt(NamedTuple):
+    """What ``Effects.run`` was asked for."""
+
+    effect: Effect
+    handler: Handler
+    stored: Callable[[Any], str | None]
+    settling: Callable[[bool], None]
+    around: Around
 
 
 class GaveUpError(Exception):
@@ -76,70 +86,67 @@ class Effects:
             CommitUnknownError: the connection died around the commit.
             Whatever the handler raises, after the rollback.
         """
+        attempt = Attempt(effect, handler, stored, settling, around)
+        prepare = True
         for rerun in range(RERUNS + 1):
             try:
-                async with self._opened(effect) as opened:
-                    return await _once(opened, effect, handler, stored, settling, around)
+                return await self._once(attempt, prepare=prepare)
             except Exception as error:
                 if rerun == RERUNS or not _again(error):
                     raise
+                prepare = prepare and not isinstance(error, DeallocatedError)
         raise AssertionError("unreachable")
 
-    @asynccontextmanager
-    async def _opened(self, effect: Effect) -> AsyncIterator[Opened]:
-        """The effect on a connection, which is clean afterwards."""
-        steps = Steps(effect, self._store)
-        lend = _lender(effect.form)
+    async def _once(self, attempt: Attempt, *, prepare: bool) -> str | None:
+        form = attempt.effect.form
+        steps = Steps(attempt.effect, self._store)
+        conn: AnyConnection
         opened: Opened
-        if effect.form.on_loop:
-            async with self._pool.for_loop() as conn:
-                opened = OnLoop(conn, steps, lend)
-                try:
-                    yield opened
-                finally:
-                    await opened.leave()
+        if form.on_loop:
+            conn = await self._pool.for_loop()
+            opened = OnLoop(conn, steps, _lender(form))
         else:
-            async with self._pool.for_thread() as thread_conn:
-                opened = InThread(thread_conn, steps, lend, self._threads)
-                try:
-                    yield opened
-                finally:
-                    await opened.leave()
+            conn = await self._pool.for_thread()
+            opened = InThread(conn, steps, _lender(form), self._threads)
+        kept, conn.prepared = conn.prepared, conn.prepared if prepare else None
+        try:
+            try:
+                return await _made(opened, attempt)
+            finally:
+                await opened.leave()
+        finally:
+            conn.prepared = kept
+            self._pool.give_back(conn)
 
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.close()
 
 
-async def _once(
-    opened: Opened,
-    effect: Effect,
-    handler: Handler,
-    stored: Callable[[Any], str | None],
-    settling: Callable[[bool], None],
-    around: Around,
-) -> str | None:
+async def _made(opened: Opened, attempt: Attempt) -> str | None:
+    """All of it, or nothing."""
     try:
         try:
-            result = await around(partial(opened.call, handler))
+            result = await attempt.around(partial(opened.call, attempt.handler))
         except Exception as error:
             if (done_before := opened.steps.done_before) is not None:  # the handler has turned it into something else
                 raise done_before from error
             raise
         finally:
             opened.over()
-        if effect.job.stop is not None and effect.job.stop.heard:
+        stop = attempt.effect.job.stop
+        if stop is not None and stop.heard:
             raise GaveUpError("the handler was told to stop, and did")
         await opened.conclude()
-        text = stored(result)
-        settling(True)
+        text = attempt.stored(result)
+        attempt.settling(True)
         await opened.commit(text)
         return text
     except BaseException:
         try:
             await opened.undo()
         finally:
-            settling(False)
+            attempt.settling(False)
         raise
 
 

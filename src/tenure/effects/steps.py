@@ -1,22 +1,34 @@
-"""What an effect says to the database, step by step: as scripts, for the event loop and for threads alike."""
+"""What an effect says to the database, step by step: in one round trip each, on the event loop and in threads alike."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 import psycopg
+from psycopg import pq
+from psycopg.abc import PQGen
 
-from tenure.drivers import Script, Statement
+from tenure.drivers import Statement
+from tenure.drivers.pipeline import talk
 from tenure.errors import LeaseLost, Permanent
-from tenure.faultpoints import point
+from tenure.faultpoints import is_armed, point
 from tenure.forms import Form
 from tenure.job import Job
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Complete, Completion, Dedup, Keep, Kept
+from tenure.store.protocol import CompleteEffects, Completion, Dedup, Keep, Kept
+from tenure.store.statements import alone
+from tenure.tx import CLEAN, AnyConnection
 
+_BEGIN = Statement("begin", answers=False)
 _COMMIT = Statement("commit", answers=False)
-_XID = Statement("select pg_current_xact_id()::text")
+_ROLLBACK = Statement("rollback", answers=False)
+_LEAVES = 3
+"""Column in the last answer to ``CLEAN`` that says whether prepared statements are left."""
+
+_SHUTDOWN = "57P"
+"""Class of the errors with which a server ends a connection; at a commit they do not say on which side of it."""
 
 ON_LOOP = Form(on_loop=True)
 """psycopg's connection for the event loop."""
@@ -36,6 +48,10 @@ class AlreadyDoneError(BaseException):
 
 class CommitUnknownError(BaseException):
     """The connection died around the effect's commit; whether it happened, the job's place will tell."""
+
+
+class DeallocatedError(Exception):
+    """The handler has deallocated statements that are not its own, so the effect could not be ended; it is rolled back."""
 
 
 class Effect(NamedTuple):
@@ -76,7 +92,7 @@ def by_natural_key(job: Job, token: UUID, key: str, form: Form = ON_LOOP, *, ttl
 
 
 class Steps:
-    """The scripts of one attempt, in their order: ``begin``, ``check``, ``commit``.
+    """What one attempt says, in this order: ``begin``, ``end``; each in one round trip.
 
     Args:
         store: whose statements are said.
@@ -90,65 +106,119 @@ class Steps:
         self._xid: str | None = None
         self.done_before: AlreadyDoneError | None = None
 
-    def begin(self) -> Script[None]:
+    def begin(self, conn: AnyConnection) -> PQGen[None]:
         """Open the transaction and write the dedup row; waits for another transaction that is writing the same.
 
         Raises:
             AlreadyDoneError: the row is there.
         """
-        dedup = self._effect.dedup
         idle = int(self._effect.job.lease * 1000)
-        yield Statement(f"begin; set local idle_in_transaction_session_timeout = {idle}", answers=False)
-        point("effect.before_dedup")
-        if not (yield from self._store.script(dedup)):
-            self.done_before = AlreadyDoneError((yield from self._kept()))
+        opening = [_BEGIN, Statement(f"set local idle_in_transaction_session_timeout = {idle}", answers=False)]
+        written = [self._store.statement(self._effect.dedup)]
+        answers: list[pq.abc.PGresult] = []
+        try:
+            yield from _in_one(conn, opening, "effect.before_dedup", written, answers)
+        except psycopg.errors.InvalidSqlStatementName:  # an earlier handler has deallocated what is not its own
+            yield from talk(conn, [_ROLLBACK, *opening, *written], answers)
+        if not answers[-1].ntuples:
+            self.done_before = AlreadyDoneError((yield from self._kept(conn)))
             raise self.done_before
-        self._xid = yield from _transaction_id()
+        self._xid = _value(answers[-1])
         point("effect.after_dedup")
 
-    def check(self) -> Script[None]:
-        """See that the transaction is the one that wrote the dedup row, and can commit."""
-        try:
-            xid = yield from _transaction_id()
-        except psycopg.errors.InFailedSqlTransaction:
-            raise psycopg.errors.InFailedSqlTransaction(
-                "a statement of the effect failed and the handler went on; put such a statement into a savepoint"
-                " (tx.transaction(); SQLAlchemy: tx.begin_nested())"
-            ) from None
-        if xid != self._xid:
-            raise Permanent("the handler ended the effect's transaction itself; what it committed stays")
+    def require_open(self, conn: AnyConnection) -> None:
+        """See that the connection is there, and a transaction on it that can commit.
 
-    def commit(self, result: str | None) -> Script[None]:
-        """Complete the job, fenced, and commit.
+        Raises:
+            psycopg.OperationalError: it is lost.
+            Permanent: the handler has ended it.
+            psycopg.errors.InFailedSqlTransaction: a statement failed, and the handler went on.
+        """
+        conn.pgconn.consume_input()
+        match conn.pgconn.transaction_status:
+            case pq.TransactionStatus.IDLE:
+                raise _ended()
+            case pq.TransactionStatus.INERROR:
+                raise psycopg.errors.InFailedSqlTransaction(
+                    "a statement of the effect failed and the handler went on; put such a statement into a savepoint"
+                    " (tx.transaction(); SQLAlchemy: tx.begin_nested())"
+                )
+
+    def end(self, conn: AnyConnection, result: str | None) -> PQGen[None]:
+        """Complete the job, fenced, and commit; then take back what the handler has changed of its session.
 
         Raises:
             LeaseLost: the job is not ours any more.
+            Permanent: the transaction is not the one that wrote the dedup row.
             CommitUnknownError: the connection died around the commit.
         """
-        job, dedup = self._effect.job, self._effect.dedup
         point("effect.before_complete")
-        if self._effect.shared:
-            yield from self._store.script(Keep(dedup.queue, dedup.dedup_key, dedup.step, result))
-        completion = Complete(job.queue, [Completion(job.id, self._effect.token, result)])
-        answers = yield from self._store.script(completion)
-        if answers[job.id] != "settled":
-            raise LeaseLost(f"Job {job.id} is not ours any more.", kept="Its effect was rolled back.")
-        point("effect.before_commit")
+        ending = [*self._keep(result), self._complete(result)]
+        answers: list[pq.abc.PGresult] = []
         try:
-            yield _COMMIT
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None:
-                raise CommitUnknownError from error
-            raise
+            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
+            conn.clean = answers[-1].get_value(0, _LEAVES) == b"f"
+        except psycopg.Error as error:
+            if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
+                _tell(error, at_commit=len(answers) == len(ending))
         point("effect.after_commit")
 
-    def _kept(self) -> Script[str | None]:
+    def _keep(self, result: str | None) -> list[Statement]:
+        if not self._effect.shared:
+            return []
+        dedup = self._effect.dedup
+        return [self._store.statement(Keep(dedup.queue, dedup.dedup_key, dedup.step, result))]
+
+    def _complete(self, result: str | None) -> Statement:
+        job = self._effect.job
+        item = Completion(job.id, self._effect.token, result)
+        said = self._store.statement(CompleteEffects(job.queue, [item], self._xid or ""))
+        return Statement(alone(said.text), {**said.values, **item._asdict()})
+
+    def _kept(self, conn: AnyConnection) -> PQGen[str | None]:
         if not self._effect.shared:
             return None
         dedup = self._effect.dedup
-        return (yield from self._store.script(Kept(dedup.queue, dedup.dedup_key, dedup.step)))
+        answers: list[pq.abc.PGresult] = []
+        yield from talk(conn, [self._store.statement(Kept(dedup.queue, dedup.dedup_key, dedup.step))], answers)
+        return _value(answers[0])
 
 
-def _transaction_id() -> Script[str]:
-    [(xid,)] = yield _XID
-    return str(xid)
+def _in_one(
+    conn: AnyConnection,
+    first: Sequence[Statement],
+    name: str,
+    second: Sequence[Statement],
+    answers: list[pq.abc.PGresult],
+) -> PQGen[None]:
+    """Say both in one round trip; in two, if a test wants to stand between them."""
+    if is_armed(name):
+        yield from talk(conn, first, answers)
+        point(name)
+        yield from talk(conn, second, answers)
+    else:
+        yield from talk(conn, [*first, *second], answers)
+
+
+def _value(result: pq.abc.PGresult) -> str | None:
+    """The one that it has, as text."""
+    value = result.get_value(0, 0) if result.ntuples else None
+    return None if value is None else value.decode()
+
+
+def _tell(error: psycopg.Error, *, at_commit: bool) -> NoReturn:
+    """Raise what an error of the last round trip means."""
+    if error.sqlstate is None or (at_commit and error.sqlstate.startswith(_SHUTDOWN)):
+        raise CommitUnknownError from error
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        raise DeallocatedError from error
+    told = error.diag.message_primary or ""
+    if '"tenure: lost' in told:
+        raise LeaseLost("The job is not ours any more.", kept="Its effect was rolled back.") from error
+    if '"tenure: another transaction' in told:
+        raise _ended() from error
+    raise error
+
+
+def _ended() -> Permanent:
+    return Permanent("the handler ended the effect's transaction itself; what it committed stays")

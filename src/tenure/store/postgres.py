@@ -149,14 +149,17 @@ class PostgresStore:
         """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
         return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
+    def statement(self, op: p.Op[Any]) -> Statement:
+        """The statement of an operation that has just one, and its values."""
+        return Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
+
     def _alone(self, op: p.Op[T]) -> Script[T]:
         """What is said for it on a connection of our own, where there is no transaction around it."""
         return cast(Script[T], accepting_alone(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
     def _said(self, op: p.Op[T]) -> Script[T]:
         """One statement, and its rows read."""
-        silent = isinstance(op, _SILENT)
-        rows = yield Statement(self._sql(op), _params(op), answers=not silent)
+        rows = yield self.statement(op)
         return _read(op, rows)
 
     async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
@@ -375,13 +378,14 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Adopt: _jobs,
     p.Extend: _mapping,
     p.Complete: _settlements,
+    p.CompleteEffects: _none,
     p.Retry: _settlements,
     p.Throttle: _settlements,
     p.Snooze: _settlements,
     p.Bury: _settlements,
     p.Release: _settlements,
     p.Settled: lambda _, rows: {row[0] for row in rows},
-    p.Dedup: _any,
+    p.Dedup: lambda _, rows: rows[0][0] if rows else None,
     p.Keep: _none,
     p.Kept: lambda _, rows: rows[0][0] if rows else None,
     p.Cancel: _mapping,
