@@ -23,20 +23,24 @@ from tenure.drivers import Statement
 from tenure.drivers.pipeline import Prepared, see_through, talk
 from tenure.store.connections import cut
 
-CLEAN = (
-    *(
-        Statement(text, answers=False)
-        for text in ("reset session authorization", "reset all", "unlisten *", "close all", "discard temp")
-    ),
-    Statement(
-        "select set_config('datestyle', 'iso', false),"
-        " set_config('default_transaction_isolation', 'read committed', false), pg_advisory_unlock_all(),"
-        " exists (select from pg_prepared_statements where from_sql)"
-    ),
+_LEFT = tuple(
+    Statement(text, answers=False) for text in ("reset session authorization", "reset all", "close all", "discard temp")
 )
-"""What takes back whatever a handler may have changed of its session, once its transaction is over.
+_OURS = (
+    "select set_config('datestyle', 'iso', false), set_config('default_transaction_isolation', 'read committed', false)"
+)
 
-The last answer has in its last column whether the handler has left prepared statements: to drop them all costs ours, too.
+RESET = (*_LEFT, Statement(_OURS))
+"""What takes back a handler's settings, cursors and temporary tables, also within a transaction."""
+
+CLEAN = (
+    *_LEFT,
+    Statement("unlisten *", answers=False),
+    Statement(f"{_OURS}, pg_advisory_unlock_all(), exists (select from pg_prepared_statements where from_sql)"),
+)
+"""What takes back all that a handler may have changed of its session, once its transaction is over.
+
+Its last answer says at the end whether there are prepared statements left: to drop them all costs ours, too.
 """
 
 _STILL_HELD = 2.0
@@ -156,6 +160,11 @@ class _Shared:
         """From now on it is ours alone, see ``ours``."""
         self.door.close()
 
+    def doubted(self) -> PQGen[None]:
+        """Something was rolled back: psycopg does not trust what it has prepared any more."""
+        if self._prepared.clear():
+            yield from self._prepared.maintain_gen(self)
+
     def _deallocated(self) -> PQGen[None]:
         """Drop all prepared statements: the handler's, psycopg's and ours."""
         if self._prepared.clear():
@@ -274,15 +283,19 @@ class EffectConnection(_Shared, AsyncConnection[Any]):
             async with self.lock:
                 await (see_through(gen, self.fileno()) if through else self.wait(gen))
 
+    def forget(self) -> None:
+        """Take back what the handler may have changed of this object."""
+        _forget(self)
+        self.cursor_factory = AsyncCursor
+        self.server_cursor_factory = AsyncServerCursor
+
     async def restore(self) -> None:
-        """Take back what the handler may have changed of the session and of this object.
+        """The same, and of the session.
 
         Raises:
             psycopg.Error: that is not possible; close it.
         """
-        _forget(self)
-        self.cursor_factory = AsyncCursor
-        self.server_cursor_factory = AsyncServerCursor
+        self.forget()
         if not self.clean:
             await self.say(talk(self, CLEAN, []))
             if self.prepared is not None:
@@ -376,15 +389,19 @@ class ThreadConnection(_Shared, Connection[Any]):
         with ours(), self.lock:
             self.wait(gen)
 
+    def forget(self) -> None:
+        """Take back what the handler may have changed of this object."""
+        _forget(self)
+        self.cursor_factory = Cursor
+        self.server_cursor_factory = ServerCursor
+
     def restore(self) -> None:
-        """Take back what the handler may have changed of the session and of this object.
+        """The same, and of the session.
 
         Raises:
             psycopg.Error: that is not possible; close it.
         """
-        _forget(self)
-        self.cursor_factory = Cursor
-        self.server_cursor_factory = ServerCursor
+        self.forget()
         if not self.clean:
             self.say(talk(self, CLEAN, []))
             if self.prepared is not None:

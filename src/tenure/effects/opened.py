@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import psycopg
 
-from tenure.effects.steps import Steps
+from tenure.effects.steps import Done, Steps
 from tenure.store.connections import cut
 from tenure.tx import EffectConnection, ThreadConnection, ours
 
 log = logging.getLogger("tenure.worker")
+
+T = TypeVar("T")
 
 
 class Loan(Protocol):
@@ -49,14 +51,20 @@ class Opened(Protocol):
     async def conclude(self) -> None:
         """See that all the handler did is in the transaction, and the transaction sound."""
 
-    async def commit(self, result: str | None) -> None:
-        """Complete and commit."""
+    async def commit(self, done: Sequence[Done]) -> None:
+        """Complete and commit what is written in the transaction."""
 
     async def undo(self) -> None:
         """Leave no transaction open; a connection that cannot even do that is closed."""
 
+    async def withdraw(self) -> None:
+        """Take the effect back out of a transaction that it shares; raises what keeps it from being done."""
+
+    async def let_go(self) -> None:
+        """Nothing of the handler is left on the connection's object, or it is closed."""
+
     async def leave(self) -> None:
-        """Make the connection fit for the next effect, or close it."""
+        """The same, and make the session fit for the next effect, or close it."""
 
 
 class OnLoop:
@@ -94,14 +102,15 @@ class OnLoop:
         self._conn.require()
         if not begun:
             await self._begin()
-        if self._loan is not None:
-            with ours():
+        with ours():
+            if self._loan is not None:
                 await self._loan.flush()
-        self.steps.require_open(self._conn)
+            async with self._conn.lock:  # which nothing that the handler has left open may hold
+                self.steps.require_open(self._conn)
 
-    async def commit(self, result: str | None) -> None:
+    async def commit(self, done: Sequence[Done]) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
-        await self._conn.say(self.steps.end(self._conn, result), through=True)
+        await self._conn.say(self.steps.end(self._conn, done), through=True)
 
     async def undo(self) -> None:
         """As ``Opened``."""
@@ -111,12 +120,27 @@ class OnLoop:
         except psycopg.Error:
             await self._conn.close()
 
+    async def withdraw(self) -> None:
+        """As ``Opened``."""
+        await self._conn.over()
+        await self._conn.say(self.steps.undo(self._conn))
+
+    async def let_go(self) -> None:
+        """As ``Opened``."""
+        loan, self._loan = self._loan, None
+        try:
+            if loan is not None:
+                with ours():
+                    await loan.end()
+            self._conn.forget()
+        except Exception as error:
+            log.debug("a connection is closed that could not be let go: %r", error)
+            await self._conn.close()
+
     async def leave(self) -> None:
         """As ``Opened``."""
+        await self.let_go()
         try:
-            if self._loan is not None:
-                with ours():
-                    await self._loan.end()
             if not self._conn.closed:
                 await self._conn.restore()
         except Exception as error:
@@ -175,16 +199,17 @@ class InThread:
         self._conn.require()
         if not begun:
             self._begin()
-        if self._loan is not None:
-            with ours():
+        with ours():
+            if self._loan is not None:
                 self._loan.flush()
-        self.steps.require_open(self._conn)
+            with self._conn.lock:  # which nothing that the handler has left open may hold
+                self.steps.require_open(self._conn)
 
-    async def commit(self, result: str | None) -> None:
+    async def commit(self, done: Sequence[Done]) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
 
-        commit = partial(self._conn.say, self.steps.end(self._conn, result))
-        await _undisturbed(asyncio.ensure_future(self._in_thread(commit)))
+        commit = partial(self._conn.say, self.steps.end(self._conn, done))
+        await undisturbed(asyncio.ensure_future(self._in_thread(commit)))
 
     async def undo(self) -> None:
         """As ``Opened``."""
@@ -200,27 +225,59 @@ class InThread:
         except psycopg.Error:
             self._conn.close()
 
+    async def withdraw(self) -> None:
+        """As ``Opened``."""
+        if self._abandoned():
+            cut(self._conn)
+            raise psycopg.OperationalError("the effect's handler is still at work: its connection is given up")
+        await self._in_thread(self._withdraw)
+
+    def _withdraw(self) -> None:
+        self._conn.over()
+        self._conn.say(self.steps.undo(self._conn))
+
+    async def let_go(self) -> None:
+        """As ``Opened``."""
+        if self._given_up():
+            return
+        if self._loan is None:
+            self._conn.forget()
+        else:
+            await self._in_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        loan, self._loan = self._loan, None
+        try:
+            if loan is not None:
+                with ours():
+                    loan.end()
+            self._conn.forget()
+        except Exception as error:
+            log.debug("a connection is closed that could not be let go: %r", error)
+            self._conn.close()
+
     async def leave(self) -> None:
         """As ``Opened``."""
-        if self._busy is not None and self._abandoned():
-            self._conn.abandoned = True
-            self._busy.add_done_callback(lambda _: self._conn.close())
-            return
-        if self._loan is None and self._conn.clean:
-            self._leave()  # which says nothing then
-        else:
-            await self._in_thread(self._leave)
+        await self.let_go()
+        if not self._conn.abandoned and not self._conn.clean:
+            await self._in_thread(self._restore)
 
-    def _leave(self) -> None:
+    def _restore(self) -> None:
         try:
-            if self._loan is not None:
-                with ours():
-                    self._loan.end()
             if not self._conn.closed:
                 self._conn.restore()
         except Exception as error:
             log.debug("a connection is closed that could not be cleaned: %r", error)
             self._conn.close()
+
+    def _given_up(self) -> bool:
+        """Whether a thread is still in the handler, which then closes the connection at its end."""
+        if self._busy is None or not self._abandoned():
+            return False
+        if not self._conn.abandoned:
+            self._conn.abandoned = True
+            self._busy.add_done_callback(lambda _: self._conn.close())
+        return True
 
     def _abandoned(self) -> bool:
         """Whether a thread is still in the handler, and nobody waits for it."""
@@ -242,7 +299,7 @@ def caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-async def _undisturbed(task: asyncio.Future[None]) -> None:
+async def undisturbed(task: asyncio.Future[T]) -> T:
     """See it through although somebody cancels the waiter: what was sent to the database decides, not the waiter."""
     while not task.done():
         try:
@@ -252,4 +309,4 @@ async def _undisturbed(task: asyncio.Future[None]) -> None:
                 raise
         except BaseException:  # noqa: S110 - it is raised below, from the task
             pass
-    task.result()
+    return task.result()

@@ -6,17 +6,19 @@ three times, without spending an attempt.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import psycopg
 
-from tenure.effects.opened import InThread, OnLoop, Opened
+from tenure.effects.attempt import Around, Attempt, Handler, opened_on, written
+from tenure.effects.company import Companies
+from tenure.effects.effect import AloneError, DeallocatedError, Effect, LeasesLostError
+from tenure.effects.opened import Opened
 from tenure.effects.pool import Pool
-from tenure.effects.steps import DeallocatedError, Effect, Steps
-from tenure.forms import Form
+from tenure.effects.steps import Transaction
+from tenure.errors import LeaseLost
 from tenure.store.postgres import PostgresStore
 from tenure.tx import AnyConnection
 
@@ -24,26 +26,6 @@ RERUNS = 3
 """How often an effect is run again in place after a serialization failure or deadlock."""
 
 _AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, DeallocatedError)
-
-Handler: TypeAlias = Callable[[Any], Any]
-"""Called with ``tx``; its answer is awaited where ``tx`` is for the event loop."""
-
-Around: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Called with what runs the handler; answers the result."""
-
-
-class Attempt(NamedTuple):
-    """What ``Effects.run`` was asked for."""
-
-    effect: Effect
-    handler: Handler
-    stored: Callable[[Any], str | None]
-    settling: Callable[[bool], None]
-    around: Around
-
-
-class GaveUpError(Exception):
-    """The handler was told to stop, and knew: what it left is no whole effect, and is rolled back."""
 
 
 class Effects:
@@ -60,6 +42,7 @@ class Effects:
         self._store = store
         self._threads = threads
         self._pool = Pool(store.dsn, size, threads, prepare=prepare)
+        self._companies = Companies(store, self._pool, threads)
 
     async def run(
         self,
@@ -87,6 +70,18 @@ class Effects:
             Whatever the handler raises, after the rollback.
         """
         attempt = Attempt(effect, handler, stored, settling, around)
+        if effect.group > 1:
+            try:
+                return await self._companies.run(attempt)
+            except AloneError:
+                pass
+            except Exception as error:
+                if not _again(error):
+                    raise
+        return await self._alone(attempt)
+
+    async def _alone(self, attempt: Attempt) -> str | None:
+        """In a transaction of its own; again if the database asks for that."""
         prepare = True
         for rerun in range(RERUNS + 1):
             try:
@@ -98,16 +93,9 @@ class Effects:
         raise AssertionError("unreachable")
 
     async def _once(self, attempt: Attempt, *, prepare: bool) -> str | None:
-        form = attempt.effect.form
-        steps = Steps(attempt.effect, self._store)
         conn: AnyConnection
-        opened: Opened
-        if form.on_loop:
-            conn = await self._pool.for_loop()
-            opened = OnLoop(conn, steps, _lender(form))
-        else:
-            conn = await self._pool.for_thread()
-            opened = InThread(conn, steps, _lender(form), self._threads)
+        conn = await (self._pool.for_loop() if attempt.effect.form.on_loop else self._pool.for_thread())
+        opened = opened_on(conn, attempt.effect, Transaction(self._store), self._threads)
         kept, conn.prepared = conn.prepared, conn.prepared if prepare else None
         try:
             try:
@@ -126,38 +114,21 @@ class Effects:
 async def _made(opened: Opened, attempt: Attempt) -> str | None:
     """All of it, or nothing."""
     try:
-        try:
-            result = await attempt.around(partial(opened.call, attempt.handler))
-        except Exception as error:
-            if (done_before := opened.steps.done_before) is not None:  # the handler has turned it into something else
-                raise done_before from error
-            raise
-        finally:
-            opened.over()
-        stop = attempt.effect.job.stop
-        if stop is not None and stop.heard:
-            raise GaveUpError("the handler was told to stop, and did")
-        await opened.conclude()
-        text = attempt.stored(result)
-        attempt.settling(True)
-        await opened.commit(text)
-        return text
-    except BaseException:
+        done = await written(opened, attempt)
+        await opened.commit([done])
+    except BaseException as error:
         try:
             await opened.undo()
         finally:
             attempt.settling(False)
+        if isinstance(error, LeasesLostError):
+            raise LeaseLost(
+                f"Job {attempt.effect.job.id} is not ours any more.", kept="Its effect was rolled back."
+            ) from error
         raise
+    return done.result
 
 
 def _again(error: Exception) -> bool:
     """Whether the database asks for another try, in psycopg's words or as SQLAlchemy passes them on."""
     return isinstance(error, _AGAIN) or isinstance(getattr(error, "orig", None), _AGAIN)
-
-
-def _lender(form: Form) -> Callable[[Any], Any] | None:
-    if form.alchemy is None:
-        return None
-    from tenure.effects import alchemy  # the handler's module has imported SQLAlchemy; others do without it
-
-    return alchemy.lender(form)

@@ -1,7 +1,11 @@
-"""What an effect says to the database, step by step: in one round trip each, on the event loop and in threads alike."""
+"""What effects say to the database: each step in one round trip, on the event loop and in threads alike.
+
+A transaction is one effect's, or that of several which come one after another, each behind a savepoint of its own.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 from uuid import UUID
@@ -12,119 +16,142 @@ from psycopg.abc import PQGen
 
 from tenure.drivers import Statement
 from tenure.drivers.pipeline import talk
-from tenure.errors import LeaseLost, Permanent
+from tenure.effects.effect import (
+    AloneError,
+    AlreadyDoneError,
+    CommitUnknownError,
+    DeallocatedError,
+    Effect,
+    LeasesLostError,
+)
+from tenure.errors import Permanent
 from tenure.faultpoints import is_armed, point
-from tenure.forms import Form
-from tenure.job import Job
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import CompleteEffects, Completion, Dedup, Keep, Kept
+from tenure.store.protocol import CompleteEffects, Completion, Keep, Kept
 from tenure.store.statements import alone
-from tenure.tx import CLEAN, AnyConnection
+from tenure.tx import CLEAN, RESET, AnyConnection
 
-_BEGIN = Statement("begin", answers=False)
-_COMMIT = Statement("commit", answers=False)
-_ROLLBACK = Statement("rollback", answers=False)
+_BEGIN, _COMMIT, _ROLLBACK = (Statement(text, answers=False) for text in ("begin", "commit", "rollback"))
+_SAVEPOINT, _RELEASE, _BACK = (
+    Statement(text, answers=False) for text in ("savepoint tenure", "release tenure", "rollback to tenure")
+)
 _LEAVES = 3
 """Column in the last answer to ``CLEAN`` that says whether prepared statements are left."""
 
 _SHUTDOWN = "57P"
 """Class of the errors with which a server ends a connection; at a commit they do not say on which side of it."""
 
-ON_LOOP = Form(on_loop=True)
-"""psycopg's connection for the event loop."""
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class AlreadyDoneError(BaseException):
-    """The effect is there already. Not an ``Exception``: a handler's own ``except`` must not swallow it.
+class Done(NamedTuple):
+    """An effect that is written, and the JSON text of its result."""
 
-    Args:
-        result: JSON text of the result it had, where that is kept for others.
-    """
-
-    def __init__(self, result: str | None = None) -> None:
-        super().__init__()
-        self.result = result
+    effect: Effect
+    result: str | None
 
 
-class CommitUnknownError(BaseException):
-    """The connection died around the effect's commit; whether it happened, the job's place will tell."""
-
-
-class DeallocatedError(Exception):
-    """The handler has deallocated statements that are not its own, so the effect could not be ended; it is rolled back."""
-
-
-class Effect(NamedTuple):
-    """One attempt at an effect.
-
-    Args:
-        job, token: what the completion is fenced by.
-        dedup: the row that makes it unique.
-        shared: other jobs may have the same dedup key, so the result is kept for them.
-        form: what the handler gets as ``tx``.
-    """
-
-    job: Job
-    token: UUID
-    dedup: Dedup
-    shared: bool = False
-    form: Form = ON_LOOP
-
-
-def by_idempotency_key(job: Job, token: UUID, form: Form = ON_LOOP, *, ttl: float) -> Effect:
-    """An effect that is this job's alone.
-
-    Args:
-        ttl: how long the dedup row of a keyless job is kept, seconds; that of a keyed one goes with the key's row.
-    """
-    dedup = Dedup(job.key_queue or job.queue, job.idempotency_key, "", job.id, None if job.key is not None else ttl)
-    return Effect(job, token, dedup, form=form)
-
-
-def by_natural_key(job: Job, token: UUID, key: str, form: Form = ON_LOOP, *, ttl: float) -> Effect:
-    """An effect of all jobs with the same natural key, in whatever queue they are.
-
-    Args:
-        key: with the kind's name in it.
-        ttl: how long the dedup row is kept, seconds; not less than until the end of the job that wrote it.
-    """
-    return Effect(job, token, Dedup("", key, "", job.id, ttl), shared=True, form=form)
-
-
-class Steps:
-    """What one attempt says, in this order: ``begin``, ``end``; each in one round trip.
+class Transaction:
+    """The transaction of an effect, or of several.
 
     Args:
         store: whose statements are said.
-
-    ``done_before`` is what ``begin`` has raised where the effect was there already.
+        shared: several effects may come into it, one after another.
     """
 
-    def __init__(self, effect: Effect, store: PostgresStore) -> None:
-        self._effect = effect
+    def __init__(self, store: PostgresStore, *, shared: bool = False) -> None:
         self._store = store
+        self._shared = shared
         self._xid: str | None = None
-        self.done_before: AlreadyDoneError | None = None
 
-    def begin(self, conn: AnyConnection) -> PQGen[None]:
-        """Open the transaction and write the dedup row; waits for another transaction that is writing the same.
+    def begin(self, conn: AnyConnection, effect: Effect) -> PQGen[None]:
+        """Open it, or go on in it, and write the dedup row; waits for another transaction that is writing the same.
 
         Raises:
             AlreadyDoneError: the row is there.
+            AloneError: others have left the transaction in a state in which that cannot be done.
         """
-        idle = int(self._effect.job.lease * 1000)
-        opening = [_BEGIN, Statement(f"set local idle_in_transaction_session_timeout = {idle}", answers=False)]
-        written = [self._store.statement(self._effect.dedup)]
+        first = conn.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        opening, written = self._opening(effect, first=first), [self._store.statement(effect.dedup)]
         answers: list[pq.abc.PGresult] = []
         try:
             yield from _in_one(conn, opening, "effect.before_dedup", written, answers)
-        except psycopg.errors.InvalidSqlStatementName:  # an earlier handler has deallocated what is not its own
+        except psycopg.Error as error:
+            if not first:
+                raise AloneError from error
+            if not isinstance(error, psycopg.errors.InvalidSqlStatementName):
+                raise
+            # an earlier handler has deallocated what is not its own
             yield from talk(conn, [_ROLLBACK, *opening, *written], answers)
         if not answers[-1].ntuples:
-            self.done_before = AlreadyDoneError((yield from self._kept(conn)))
-            raise self.done_before
+            raise AlreadyDoneError((yield from self._kept(conn, effect)))
         self._xid = _value(answers[-1])
         point("effect.after_dedup")
+
+    def _opening(self, effect: Effect, *, first: bool) -> list[Statement]:
+        idle = int(effect.job.lease * 1000)
+        limit = Statement(f"set local idle_in_transaction_session_timeout = {idle}", answers=False)
+        if not self._shared:
+            return [_BEGIN, limit]
+        return [_BEGIN, limit, _SAVEPOINT] if first else [_RELEASE, *RESET, limit, _SAVEPOINT]
+
+    def _kept(self, conn: AnyConnection, effect: Effect) -> PQGen[str | None]:
+        if not effect.shared:
+            return None
+        dedup = effect.dedup
+        answers: list[pq.abc.PGresult] = []
+        yield from talk(conn, [self._store.statement(Kept(dedup.queue, dedup.dedup_key, dedup.step))], answers)
+        return _value(answers[0])
+
+    def end(self, conn: AnyConnection, done: Sequence[Done]) -> PQGen[None]:
+        """Complete the jobs, fenced, and commit; then take back what handlers have changed of the session.
+
+        Raises:
+            LeasesLostError: some of the jobs are not ours any more; nothing is committed.
+            Permanent: the transaction is not the one that wrote the dedup rows.
+            CommitUnknownError: the connection died around the commit.
+        """
+        point("effect.before_complete")
+        ending = [*self._keeping(done), self._completing(done)]
+        answers: list[pq.abc.PGresult] = []
+        try:
+            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
+            conn.clean = answers[-1].get_value(0, _LEAVES) == b"f"
+        except psycopg.Error as error:
+            if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
+                _tell(error, at_commit=len(answers) == len(ending))
+        point("effect.after_commit")
+
+    def _keeping(self, done: Sequence[Done]) -> list[Statement]:
+        rows = [(effect.dedup, result) for effect, result in done if effect.shared]
+        return [self._store.statement(Keep(row.queue, row.dedup_key, row.step, result)) for row, result in rows]
+
+    def _completing(self, done: Sequence[Done]) -> Statement:
+        items = [Completion(effect.job.id, effect.token, result) for effect, result in done]
+        said = self._store.statement(CompleteEffects(done[0].effect.job.queue, items, self._xid or ""))
+        return Statement(alone(said.text), {**said.values, **items[0]._asdict()}) if len(items) == 1 else said
+
+
+class Steps:
+    """What one attempt says: ``begin``, ``end``, in a transaction of its own or one that it shares.
+
+    ``instead`` is what ``begin`` has raised that no handler may turn into something else.
+    """
+
+    def __init__(self, effect: Effect, transaction: Transaction) -> None:
+        self._effect = effect
+        self._transaction = transaction
+        self._begun = False
+        self.instead: AlreadyDoneError | AloneError | None = None
+
+    def begin(self, conn: AnyConnection) -> PQGen[None]:
+        """As ``Transaction``."""
+        self._begun = True
+        try:
+            yield from self._transaction.begin(conn, self._effect)
+        except (AlreadyDoneError, AloneError) as error:
+            self.instead = error
+            raise
 
     def require_open(self, conn: AnyConnection) -> None:
         """See that the connection is there, and a transaction on it that can commit.
@@ -144,44 +171,15 @@ class Steps:
                     " (tx.transaction(); SQLAlchemy: tx.begin_nested())"
                 )
 
-    def end(self, conn: AnyConnection, result: str | None) -> PQGen[None]:
-        """Complete the job, fenced, and commit; then take back what the handler has changed of its session.
+    def end(self, conn: AnyConnection, done: Sequence[Done]) -> PQGen[None]:
+        """As ``Transaction``."""
+        yield from self._transaction.end(conn, done)
 
-        Raises:
-            LeaseLost: the job is not ours any more.
-            Permanent: the transaction is not the one that wrote the dedup row.
-            CommitUnknownError: the connection died around the commit.
-        """
-        point("effect.before_complete")
-        ending = [*self._keep(result), self._complete(result)]
-        answers: list[pq.abc.PGresult] = []
-        try:
-            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
-            conn.clean = answers[-1].get_value(0, _LEAVES) == b"f"
-        except psycopg.Error as error:
-            if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
-                _tell(error, at_commit=len(answers) == len(ending))
-        point("effect.after_commit")
-
-    def _keep(self, result: str | None) -> list[Statement]:
-        if not self._effect.shared:
-            return []
-        dedup = self._effect.dedup
-        return [self._store.statement(Keep(dedup.queue, dedup.dedup_key, dedup.step, result))]
-
-    def _complete(self, result: str | None) -> Statement:
-        job = self._effect.job
-        item = Completion(job.id, self._effect.token, result)
-        said = self._store.statement(CompleteEffects(job.queue, [item], self._xid or ""))
-        return Statement(alone(said.text), {**said.values, **item._asdict()})
-
-    def _kept(self, conn: AnyConnection) -> PQGen[str | None]:
-        if not self._effect.shared:
-            return None
-        dedup = self._effect.dedup
-        answers: list[pq.abc.PGresult] = []
-        yield from talk(conn, [self._store.statement(Kept(dedup.queue, dedup.dedup_key, dedup.step))], answers)
-        return _value(answers[0])
+    def undo(self, conn: AnyConnection) -> PQGen[None]:
+        """Take this effect back out of a transaction that it shares, if that is still there."""
+        if self._begun and conn.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            yield from talk(conn, [_BACK], [])
+            yield from conn.doubted()
 
 
 def _in_one(
@@ -214,7 +212,7 @@ def _tell(error: psycopg.Error, *, at_commit: bool) -> NoReturn:
         raise DeallocatedError from error
     told = error.diag.message_primary or ""
     if '"tenure: lost' in told:
-        raise LeaseLost("The job is not ours any more.", kept="Its effect was rolled back.") from error
+        raise LeasesLostError({UUID(id) for id in _ID.findall(told)}) from error
     if '"tenure: another transaction' in told:
         raise _ended() from error
     raise error
