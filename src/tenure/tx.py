@@ -23,9 +23,7 @@ from tenure.drivers import Statement
 from tenure.drivers.pipeline import Prepared, see_through, talk
 from tenure.store.connections import cut
 
-_LEFT = tuple(
-    Statement(text, answers=False) for text in ("reset session authorization", "reset all", "close all", "discard temp")
-)
+_LEFT = tuple(map(Statement, ("reset session authorization", "reset all", "close all", "discard temp")))
 _OURS = (
     "select set_config('datestyle', 'iso', false), set_config('default_transaction_isolation', 'read committed', false)"
 )
@@ -35,7 +33,7 @@ RESET = (*_LEFT, Statement(_OURS))
 
 CLEAN = (
     *_LEFT,
-    Statement("unlisten *", answers=False),
+    Statement("unlisten *"),
     Statement(f"{_OURS}, pg_advisory_unlock_all(), exists (select from pg_prepared_statements where from_sql)"),
 )
 """What takes back all that a handler may have changed of its session, once its transaction is over.

@@ -68,7 +68,7 @@ class Piped(Protocol):
 def talk(conn: Piped, statements: Sequence[Statement], answers: list[pq.abc.PGresult]) -> PQGen[None]:
     """Say statements in one round trip; the server passes over those that stand behind one that fails.
 
-    What has values or answers is prepared. The caller holds the connection's lock.
+    The caller holds the connection's lock.
 
     Args:
         answers: gets those of the statements that succeeded, as they come, also if a later one fails.
@@ -104,7 +104,7 @@ def _send(conn: Piped, statements: Sequence[Statement]) -> list[bool]:
     for statement in statements:
         text, values = numbered(statement)
         params = [_text(value, encoding) for value in values] or None
-        if prepared is None or not (statement.answers or values):
+        if prepared is None:
             pgconn.send_query_params(_bytes(text), params)
         else:
             name, new = prepared.name(text)

@@ -31,10 +31,9 @@ from tenure.store.protocol import CompleteEffects, Completion, Keep, Kept
 from tenure.store.statements import alone
 from tenure.tx import CLEAN, RESET, AnyConnection
 
-_BEGIN, _COMMIT, _ROLLBACK = (Statement(text, answers=False) for text in ("begin", "commit", "rollback"))
-_SAVEPOINT, _RELEASE, _BACK = (
-    Statement(text, answers=False) for text in ("savepoint tenure", "release tenure", "rollback to tenure")
-)
+_BEGIN, _COMMIT, _ROLLBACK = map(Statement, ("begin", "commit", "rollback"))
+_SAVEPOINT, _RELEASE, _BACK = map(Statement, ("savepoint tenure", "release tenure", "rollback to tenure"))
+
 _LEAVES = 3
 """Column in the last answer to ``CLEAN`` that says whether prepared statements are left."""
 
@@ -90,7 +89,7 @@ class Transaction:
 
     def _opening(self, effect: Effect, *, first: bool) -> list[Statement]:
         idle = int(effect.job.lease * 1000)
-        limit = Statement(f"set local idle_in_transaction_session_timeout = {idle}", answers=False)
+        limit = Statement(f"set local idle_in_transaction_session_timeout = {idle}")
         if not self._shared:
             return [_BEGIN, limit]
         return [_BEGIN, limit, _SAVEPOINT] if first else [_RELEASE, *RESET, limit, _SAVEPOINT]

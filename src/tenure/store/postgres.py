@@ -293,11 +293,17 @@ def _fields(op: type[p.Op[Any]]) -> tuple[str, ...]:
     return _FIELDS[op]
 
 
+_PLAIN = frozenset({str, int, float, bool, UUID, type(None)})
+"""What is a parameter as it is: most fields, so it is asked first."""
+
+
 def _params(op: p.Op[Any]) -> Params:
     params: Params = {}
     for name in _fields(type(op)):
         value = getattr(op, name)
-        if isinstance(value, dict):
+        if type(value) in _PLAIN:
+            params[name] = value
+        elif isinstance(value, dict):
             params[name] = json.dumps(value)
         elif isinstance(value, Sequence) and value and isinstance(value[0], tuple):
             columns = zip(*value, strict=True)
