@@ -19,27 +19,9 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection,
 from psycopg.abc import PQGen
 from psycopg.rows import tuple_row
 
-from tenure.drivers import Statement
 from tenure.drivers.pipeline import Prepared, see_through, talk
+from tenure.drivers.session import CLEAN, leaves_prepared
 from tenure.store.connections import cut
-
-_LEFT = tuple(map(Statement, ("reset session authorization", "reset all", "close all", "discard temp")))
-_OURS = (
-    "select set_config('datestyle', 'iso', false), set_config('default_transaction_isolation', 'read committed', false)"
-)
-
-RESET = (*_LEFT, Statement(_OURS))
-"""What takes back a handler's settings, cursors and temporary tables, also within a transaction."""
-
-CLEAN = (
-    *_LEFT,
-    Statement("unlisten *"),
-    Statement(f"{_OURS}, pg_advisory_unlock_all(), exists (select from pg_prepared_statements where from_sql)"),
-)
-"""What takes back all that a handler may have changed of its session, once its transaction is over.
-
-Its last answer says at the end whether there are prepared statements left: to drop them all costs ours, too.
-"""
 
 _STILL_HELD = 2.0
 """Longest wait of the effect's own machinery for the connection's lock, seconds: what a handler leaves open (a stream, a
@@ -295,8 +277,9 @@ class EffectConnection(_Shared, AsyncConnection[Any]):
         """
         self.forget()
         if not self.clean:
-            await self.say(talk(self, CLEAN, []))
-            if self.prepared is not None:
+            answers: list[pq.abc.PGresult] = []
+            await self.say(talk(self, CLEAN, answers))
+            if self.prepared is not None and leaves_prepared(answers):
                 await self.say(self._deallocated())
 
     async def commit(self) -> None:
@@ -401,8 +384,9 @@ class ThreadConnection(_Shared, Connection[Any]):
         """
         self.forget()
         if not self.clean:
-            self.say(talk(self, CLEAN, []))
-            if self.prepared is not None:
+            answers: list[pq.abc.PGresult] = []
+            self.say(talk(self, CLEAN, answers))
+            if self.prepared is not None and leaves_prepared(answers):
                 self.say(self._deallocated())
 
     def commit(self) -> None:

@@ -93,7 +93,10 @@ def test_two_jobs_of_one_natural_key_have_one_effect_and_one_result(app: Tenure,
         [{"order": 7, "by": "one"}, {"order": 7, "by": "two"}, {"order": 8, "by": "three"}]
     )
     worker = burst(app)
-    assert [record(app, ticket.id).result for ticket in tickets] == ['"one"', '"one"', '"three"']
+    first, second, other = (record(app, ticket.id).result for ticket in tickets)
+    assert first == second
+    assert first in ('"one"', '"two"')
+    assert other == '"three"'
     assert written(database) == [("order 7", 1), ("order 8", 1)]
     assert (worker.counts["committed"], worker.counts["duplicate"]) == (2, 1)
 

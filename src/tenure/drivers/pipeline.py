@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import ConnectionInfo, OperationalError, generators, pq
 from psycopg.abc import PQGen
-from psycopg.errors import Error, error_from_result
+from psycopg.errors import Error, InvalidSqlStatementName, error_from_result
 from psycopg.waiting import Ready, Wait
 
 from tenure.drivers.script import Statement, numbered
@@ -42,9 +42,10 @@ class Prepared:
         name = self._names[text] = b"tenure_%d" % self._made
         return name, True
 
-    def forget(self) -> None:
-        """They are gone, or may be."""
-        self._names.clear()
+    def forget(self, *texts: str) -> None:
+        """These are not there, or none of them if no one is named."""
+        for text in texts or tuple(self._names):
+            self._names.pop(text, None)
 
 
 class Piped(Protocol):
@@ -79,28 +80,30 @@ def talk(conn: Piped, statements: Sequence[Statement], answers: list[pq.abc.PGre
     """
     pgconn = conn.pgconn
     pgconn.enter_pipeline_mode()
-    silent = _send(conn, statements)
+    sent = _send(conn, statements)
     if pgconn.flush():
         yield from generators.send(pgconn)
     error: Error | None = None
-    for preparing in silent:
+    for preparing in sent:
         result = yield from _next(pgconn, error)
         if result.status not in _OK:
-            error = error or _error(conn, result)
-        elif not preparing:
+            error = error or error_from_result(result, encoding=conn.info.encoding)
+            if preparing is not None and conn.prepared is not None:
+                conn.prepared.forget(preparing)
+        elif preparing is None:
             answers.append(result)
     yield from _next(pgconn, error)  # of the sync
     pgconn.exit_pipeline_mode()
     if error is not None:
-        if conn.prepared is not None:
-            conn.prepared.forget()  # what was to be prepared behind it was not
+        if isinstance(error, InvalidSqlStatementName) and conn.prepared is not None:
+            conn.prepared.forget()
         raise error
 
 
-def _send(conn: Piped, statements: Sequence[Statement]) -> list[bool]:
-    """Queue them, and a sync; answers for each result to come whether it is only that of preparing."""
+def _send(conn: Piped, statements: Sequence[Statement]) -> list[str | None]:
+    """Queue them, and a sync; answers for each result to come what was only prepared, or None."""
     pgconn, prepared, encoding = conn.pgconn, conn.prepared, conn.info.encoding
-    silent: list[bool] = []
+    sent: list[str | None] = []
     for statement in statements:
         text, values = numbered(statement)
         params = [_text(value, encoding) for value in values] or None
@@ -110,11 +113,11 @@ def _send(conn: Piped, statements: Sequence[Statement]) -> list[bool]:
             name, new = prepared.name(text)
             if new:
                 pgconn.send_prepare(name, _bytes(text))
-                silent.append(True)
+                sent.append(text)
             pgconn.send_query_prepared(name, params)
-        silent.append(False)
+        sent.append(None)
     pgconn.pipeline_sync()
-    return silent
+    return sent
 
 
 def _next(pgconn: pq.abc.PGconn, error: Error | None) -> PQGen[pq.abc.PGresult]:
@@ -128,10 +131,6 @@ def _next(pgconn: pq.abc.PGconn, error: Error | None) -> PQGen[pq.abc.PGresult]:
     if not results:
         raise error or OperationalError("the connection is lost")
     return results[-1]
-
-
-def _error(conn: Piped, result: pq.abc.PGresult) -> Error:
-    return error_from_result(result, encoding=conn.info.encoding)
 
 
 @lru_cache(64)

@@ -16,6 +16,7 @@ from psycopg.abc import PQGen
 
 from tenure.drivers import Statement
 from tenure.drivers.pipeline import talk
+from tenure.drivers.session import CLEAN, RESET, leaves_prepared
 from tenure.effects.effect import (
     AloneError,
     AlreadyDoneError,
@@ -29,13 +30,10 @@ from tenure.faultpoints import is_armed, point
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import CompleteEffects, Completion, Keep, Kept
 from tenure.store.statements import alone
-from tenure.tx import CLEAN, RESET, AnyConnection
+from tenure.tx import AnyConnection
 
 _BEGIN, _COMMIT, _ROLLBACK = map(Statement, ("begin", "commit", "rollback"))
 _SAVEPOINT, _RELEASE, _BACK = map(Statement, ("savepoint tenure", "release tenure", "rollback to tenure"))
-
-_LEAVES = 3
-"""Column in the last answer to ``CLEAN`` that says whether prepared statements are left."""
 
 _SHUTDOWN = "57P"
 """Class of the errors with which a server ends a connection; at a commit they do not say on which side of it."""
@@ -115,7 +113,7 @@ class Transaction:
         answers: list[pq.abc.PGresult] = []
         try:
             yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
-            conn.clean = answers[-1].get_value(0, _LEAVES) == b"f"
+            conn.clean = not leaves_prepared(answers)
         except psycopg.Error as error:
             if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
                 _tell(error, at_commit=len(answers) == len(ending))
