@@ -37,6 +37,10 @@ OPTIONS = frozenset(
 """What ``enqueue`` takes beside the handler's arguments."""
 
 
+LARGEST_GROUP = 50
+"""Most effects that may share a transaction: of its savepoints PostgreSQL keeps 64 at hand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One job to be enqueued, checked; made by ``Kind.request``."""
@@ -53,6 +57,7 @@ class Kind:
         handler: the function that runs its jobs; calling the kind calls it.
         aliases: names it had, oldest first: jobs accepted under them are still run.
         effect: the handler writes through ``tx``; dedup key, effect and completion commit together.
+        group: how many of its effects may share a transaction.
         dedup: names the effect from the handler's arguments, instead of the job's idempotency key.
         cpu: run it in a child process.
         on_dead_letter: called with the job's ``Record`` when it is given up.
@@ -72,6 +77,7 @@ class Kind:
         version: int = 1,
         aliases: Sequence[str] = (),
         effect: bool = False,
+        group: int = 1,
         dedup: Callable[..., Any] | None = None,
         cpu: bool = False,
         on_dead_letter: Callable[[Record], Any] | None = None,
@@ -100,6 +106,7 @@ class Kind:
             )
         if dedup is not None and not effect:
             raise ConfigError(f"{name} has dedup=, but is no effect.", hint="Write effect=True, or leave it out.")
+        self.group = _checked_group(name, group, effect=effect, cpu=cpu)
         self._natural_key = None if dedup is None else NaturalKey(name, dedup, self.arguments.names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -336,6 +343,20 @@ def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
+
+
+def _checked_group(kind: str, group: int, *, effect: bool, cpu: bool) -> int:
+    given: object = group  # whatever the annotation says
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= LARGEST_GROUP:
+        raise ConfigError(f"group of {kind} is {group!r}, but must be a whole number from 1 to {LARGEST_GROUP}.")
+    if group > 1 and not effect:
+        raise ConfigError(f"{kind} has group=, but is no effect.", hint="Write effect=True, or leave it out.")
+    if group > 1 and cpu:
+        raise ConfigError(
+            f"{kind} has group= and cpu=True, but a child process runs one job at a time.",
+            hint="Leave one of them out.",
+        )
+    return group
 
 
 @contextmanager

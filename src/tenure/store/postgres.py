@@ -152,6 +152,10 @@ class PostgresStore:
         """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
         return cast("Script[T]", accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
 
+    def statement(self, op: p.Op[Any]) -> Statement:
+        """The statement of an operation that has just one, and its values."""
+        return Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
+
     def _alone(self, op: p.Op[T]) -> Script[T]:
         """What is said for it on a connection of our own, where there is no transaction around it."""
         return cast("Script[T]", accepting_alone(op, self._said_alone)) if isinstance(op, p.Accept) else self._said(op)
@@ -160,7 +164,7 @@ class PostgresStore:
         """One statement, and its rows read."""
         if isinstance(op, p.Accept):
             return cast(T, (yield from entering(op, self.schema)))
-        rows = yield Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
+        rows = yield self.statement(op)
         return _read(op, rows)
 
     def _said_alone(self, op: p.Op[T]) -> Script[T]:
@@ -297,11 +301,17 @@ def _fields(op: type[p.Op[Any]]) -> tuple[str, ...]:
     return _FIELDS[op]
 
 
+_PLAIN = frozenset({str, int, float, bool, UUID, type(None)})
+"""What is a parameter as it is: most fields, so it is asked first."""
+
+
 def _params(op: p.Op[Any]) -> Params:
     params: Params = {}
     for name in _fields(type(op)):
         value = getattr(op, name)
-        if isinstance(value, dict):
+        if type(value) in _PLAIN:
+            params[name] = value
+        elif isinstance(value, dict):
             params[name] = json.dumps(value)
         elif isinstance(value, Sequence) and value and isinstance(value[0], tuple):
             columns = zip(*value, strict=True)
@@ -381,13 +391,14 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Adopt: _jobs,
     p.Extend: _mapping,
     p.Complete: _completions,
+    p.CompleteEffects: _none,
     p.Retry: _settlements,
     p.Throttle: _settlements,
     p.Snooze: _settlements,
     p.Bury: _settlements,
     p.Release: _settlements,
     p.Settled: lambda _, rows: {row[0] for row in rows},
-    p.Dedup: _any,
+    p.Dedup: lambda _, rows: rows[0][0] if rows else None,
     p.Keep: _none,
     p.Kept: lambda _, rows: rows[0][0] if rows else None,
     p.Cancel: _mapping,
