@@ -74,7 +74,12 @@ accepted as (
     where a.refused is null and (a.key is null or exists (select from won w where w.job_id = a.id))
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
-    returning id
+    returning id, available_at
+),
+rung as materialized (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where (select count(*) from accepted c, policy p where c.available_at <= p.now) > 0
 )
 select coalesce(w.job_id, k.job_id, a.id) as id,
        case
@@ -100,4 +105,5 @@ left join lateral (
     limit 1
 ) k on true
 left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s
+where (select count(*) from rung) >= 0  -- what nobody reads is not done
 order by a.ord

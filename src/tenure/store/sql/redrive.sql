@@ -35,7 +35,12 @@ revived as (
            case when not g.may_duplicate then coalesce(r.first_claimed_at, r.claimed_at) end
     from risen r
     join given g on g.id = r.id
-    returning id
+    returning id, available_at
+),
+rung as materialized (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where (select count(*) from revived where available_at <= clock_timestamp()) > 0
 ),
 keys as (
     update tenure.keys k
@@ -43,4 +48,4 @@ keys as (
     from risen r
     where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
 )
-select id from revived
+select id from revived where (select count(*) from rung) >= 0

@@ -13,5 +13,11 @@ back as (
     where j.queue = %(queue)s and j.id = m.id and not m.cancel
     returning j.id
 ),
+rung as materialized (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where (select count(*) from back) > 0
+),
 {asked}
-select id, 'settled' as answer from back union all select id, 'cancelled' from asked
+select id, 'settled' as answer from back where (select count(*) from rung) >= 0
+union all select id, 'cancelled' from asked

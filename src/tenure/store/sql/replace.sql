@@ -41,6 +41,11 @@ changed as (
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
     from keys m
     where j.queue = %(queue)s and j.id = m.id
-    returning j.id
+    returning j.id, j.available_at <= m.now as due
+),
+rung as materialized (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where (select count(*) from changed where due) > 0
 )
-select id from changed
+select id from changed where (select count(*) from rung) >= 0
