@@ -221,7 +221,10 @@ class Claimer:
             raise
         if jobs:
             point("claim.after_commit")
+        idle = self._runner.free == self._runner.slots
         self._hold(jobs, op.token, sent, ahead=ahead)
+        if jobs and idle:
+            await asyncio.sleep(0)  # the first one begins before we look for more
         return jobs
 
     async def _adopt(self) -> None:

@@ -87,7 +87,8 @@ class Sleep:
     async def pause(self, seconds: float) -> bool:
         """Wait; whether somebody woke us."""
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             return False
         return True

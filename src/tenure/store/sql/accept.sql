@@ -75,11 +75,6 @@ accepted as (
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id, available_at
-),
-rung as materialized (
-    {ring}
-    from (select %(queue)s::text) as q(name)
-    where (select count(*) from accepted c, policy p where c.available_at <= p.now) > 0
 )
 select coalesce(w.job_id, k.job_id, a.id) as id,
        case
@@ -105,5 +100,9 @@ left join lateral (
     limit 1
 ) k on true
 left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s
-where (select count(*) from rung) >= 0  -- what nobody reads is not done
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from accepted c where c.available_at <= clock_timestamp())
+) is not false
 order by a.ord

@@ -37,15 +37,16 @@ revived as (
     join given g on g.id = r.id
     returning id, available_at
 ),
-rung as materialized (
-    {ring}
-    from (select %(queue)s::text) as q(name)
-    where (select count(*) from revived where available_at <= clock_timestamp()) > 0
-),
 keys as (
     update tenure.keys k
     set state = null, token = null
     from risen r
     where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
 )
-select id from revived where (select count(*) from rung) >= 0
+select id
+from revived
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from revived where available_at <= clock_timestamp())
+) is not false

@@ -13,11 +13,11 @@ back as (
     where j.queue = %(queue)s and j.id = m.id and not m.cancel
     returning j.id
 ),
-rung as materialized (
+{asked}
+select id, 'settled' as answer from back
+where (
     {ring}
     from (select %(queue)s::text) as q(name)
-    where (select count(*) from back) > 0
-),
-{asked}
-select id, 'settled' as answer from back where (select count(*) from rung) >= 0
+    where exists (select from back)
+) is not false
 union all select id, 'cancelled' from asked

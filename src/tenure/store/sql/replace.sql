@@ -42,10 +42,11 @@ changed as (
     from keys m
     where j.queue = %(queue)s and j.id = m.id
     returning j.id, j.available_at <= m.now as due
-),
-rung as materialized (
+)
+select id
+from changed
+where (
     {ring}
     from (select %(queue)s::text) as q(name)
-    where (select count(*) from changed where due) > 0
-)
-select id from changed where (select count(*) from rung) >= 0
+    where exists (select from changed where due)
+) is not false

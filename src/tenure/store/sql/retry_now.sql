@@ -11,10 +11,11 @@ now_due as (
     from locked l
     where j.queue = %(queue)s and j.id = l.id and l.state = 'pending' and j.available_at > clock_timestamp()
     returning j.id
-),
-rung as materialized (
+)
+select id
+from now_due
+where (
     {ring}
     from (select %(queue)s::text) as q(name)
-    where (select count(*) from now_due) > 0
-)
-select id from now_due where (select count(*) from rung) >= 0
+    where exists (select from now_due)
+) is not false

@@ -12,11 +12,11 @@ changed as (
         paused = case when (%(values)s::jsonb) ? 'paused' then excluded.paused else q.paused end,
         retention = case when (%(values)s::jsonb) ? 'retention' then excluded.retention else q.retention end
     returning q.name, q.owner, q.slo, q.paused, q.retention
-),
-rung as materialized (
-    {ring}
-    from changed q, given where v ? 'paused' and not q.paused
 )
 select q.name, q.owner, extract(epoch from q.slo)::float8, q.paused, q.retention
 from changed q
-where (select count(*) from rung) >= 0
+where (
+    {ring}
+    from given
+    where v ? 'paused' and not q.paused
+) is not false

@@ -23,11 +23,6 @@ back as (
     where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.again
     returning j.id, j.kind
 ),
-rung as materialized (
-    {ring}
-    from (select %(queue)s::text) as q(name)
-    where (select count(*) from back) > 0
-),
 given_up as (
     delete from tenure.jobs j using mine m
     where j.queue = %(queue)s and j.id = m.id and not m.cancel and not m.again
@@ -35,6 +30,11 @@ given_up as (
 ),
 {dead},
 {asked}
-select id, kind, 'pending' as state from back where (select count(*) from rung) >= 0
+select id, kind, 'pending' as state from back
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from back)
+) is not false
 union all select id, kind, 'dead' from given_up
 union all select id, kind, 'cancelled' from asked
