@@ -130,6 +130,8 @@ class OnCall:
     async def _session(self) -> AsyncIterator[AsyncConnection]:
         """The session, for the length of some statements; in between the event loop watches its socket."""
         self._watch_no_more()
+        if self._conn is not None and self._conn.closed:
+            await self._give_back()
         conn = self._conn or await self._borrowed()
         loop = asyncio.get_running_loop()
         timer = loop.call_later(_PATIENCE, cut, conn)
@@ -159,6 +161,8 @@ class OnCall:
         except psycopg.Error as error:
             log.debug("the session in which this worker listens is lost: %s", error)
             self._watch_no_more()
+            self._mine.clear()
+            self._listening.clear()
             self._rang(None)
 
     def _read(self, conn: AsyncConnection) -> None:

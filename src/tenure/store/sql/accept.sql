@@ -74,7 +74,7 @@ accepted as (
     where a.refused is null and (a.key is null or exists (select from won w where w.job_id = a.id))
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
-    returning id, available_at
+    returning id
 )
 select coalesce(w.job_id, k.job_id, a.id) as id,
        case
@@ -103,6 +103,7 @@ left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue
 where (
     {ring}
     from (select %(queue)s::text) as q(name)
-    where exists (select from accepted c where c.available_at <= clock_timestamp())
+    where exists (select from accepted)
+      and exists (select from asked a where a.at is null and coalesce(a.delay, 0) <= 0 or a.at <= clock_timestamp())
 ) is not false
 order by a.ord

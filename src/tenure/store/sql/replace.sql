@@ -41,7 +41,7 @@ changed as (
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
     from keys m
     where j.queue = %(queue)s and j.id = m.id
-    returning j.id, j.available_at <= m.now as due
+    returning j.id, m.at is null and coalesce(m.delay, 0) <= 0 or m.at <= m.now as due
 )
 select id
 from changed
