@@ -51,6 +51,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
         return await pause(self, 3600 if self._on_call._listening else seconds)
 
     monkeypatch.setattr(Sleep, "pause", waits)
+    monkeypatch.setattr("tenure.worker.sleep.APART", 0.0)
 
 
 @pytest.fixture

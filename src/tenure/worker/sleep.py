@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 
 from tenure.store.postgres import PostgresStore
 from tenure.worker.on_call import OnCall
@@ -21,6 +22,10 @@ FIRST = 0.002
 
 BUSY = 3
 """So many looks in a row that found something, and notifications are a waste."""
+
+
+APART = 0.05
+"""All others are woken no more often than this because of what one worker could not take, seconds."""
 
 
 class Sleep:
@@ -52,6 +57,7 @@ class Sleep:
         self._answered: set[str] = set()  # what this look is for
         self._found = 0  # looks in a row that found something
         self._pause = FIRST
+        self._passed_on = 0.0
 
     def queues(self) -> list[str]:
         """In which order to look now: first where there was work a moment ago, else none before the others."""
@@ -76,13 +82,19 @@ class Sleep:
         found, self._found = self._found, 0
         if full:
             await self._on_call.leave(call_others=True)
-        elif self._answered or (crowded and found):  # others may be able to take it
-            await self._on_call.call_others(self._answered or self._queues)
-            self._pause = FIRST
-        elif self._listens and self._pause > FIRST and await self._on_call.listen():
-            return
+        else:
+            if self._answered or (crowded and found):
+                await self._pass_on(self._answered or self._queues)
+            if self._listens and (self._answered or self._pause > FIRST) and await self._on_call.listen():
+                return
         if not await self.pause(POLL if full else self._pause):
             self._pause = min(2 * self._pause, POLL)
+
+    async def _pass_on(self, queues: Iterable[str]) -> None:
+        """Others may be able to take what this worker cannot; but mostly somebody else was faster, and there is nothing."""
+        if time.monotonic() - self._passed_on >= APART:
+            self._passed_on = time.monotonic()
+            await self._on_call.call_others(queues)
 
     async def pause(self, seconds: float) -> bool:
         """Wait; whether somebody woke us."""
