@@ -38,6 +38,7 @@ def entering_alone(op: Accept, schema: str) -> Script[list[Accepted]]:
             if sqlstate(error) != THERE_ALREADY:
                 raise
         else:
+            yield Statement(statement("ring", schema), {"queue": op.queue})
             return [_new(job) for job in op.jobs]
     return (yield from entering(op, schema))
 

@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import cache
 from operator import itemgetter
@@ -106,6 +106,10 @@ class PostgresStore:
     def connection(self) -> AbstractContextManager[Connection]:
         """A connection for ``run`` in the hands of a caller who must be able to cut it."""
         return self._sync.take()
+
+    def aconnection(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """One of those that ``arun`` uses, for somebody who brings it back as it was."""
+        return self._async.take()
 
     def run(self, op: p.Op[T], conn: object = None) -> T:
         """Do an operation, on ``conn`` inside its transaction or on a connection of our own.
