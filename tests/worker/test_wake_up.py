@@ -27,6 +27,11 @@ from tests.worker.processes import Bench
 Db = psycopg.Connection[Any]
 Door = Callable[[Tenure, Kind, Db], Awaitable[None]]
 
+LOCKS = """
+select count(*) from pg_locks l join pg_database d on d.oid = l.database
+where l.locktype = 'advisory' and d.datname = current_database()
+"""
+
 SLEEPERS = """
 select l.pid from pg_locks l join pg_database d on d.oid = l.database
 where l.locktype = 'advisory' and l.objsubid = 1 and l.mode = 'ExclusiveLock' and d.datname = current_database()
@@ -295,7 +300,7 @@ def test_a_producer_keeps_no_lock_until_its_transaction_ends(
     with psycopg.connect(database.info.dsn) as one, psycopg.connect(database.info.dsn) as two:
         work.enqueue_sync(conn=one)
         work.enqueue_sync(conn=two)
-        assert database.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
+        assert database.execute(LOCKS).fetchone() == (0,)
         on_call(database)
         one.commit()
         two.commit()
@@ -314,7 +319,7 @@ def test_a_producer_that_fails_after_the_check_leaves_no_lock(app: Tenure, datab
     with psycopg.connect(database.info.dsn) as conn:
         with pytest.raises(psycopg.errors.RaiseException):
             work.enqueue_sync(conn=conn)
-        assert database.execute("select count(*) from pg_locks where locktype = 'advisory'").fetchone() == (0,)
+        assert database.execute(LOCKS).fetchone() == (0,)
 
 
 def test_a_worker_that_is_killed_asleep_leaves_no_sleeper(bench: Bench, database: Db) -> None:
