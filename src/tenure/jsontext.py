@@ -257,7 +257,7 @@ def _members(value: object) -> Iterable[object]:
 
 
 def _refuse_depth(text: str, value: object) -> None:
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if len(text) <= 2 * MAX_DEPTH or text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     level = [value]
     for _ in range(MAX_DEPTH):
