@@ -21,6 +21,7 @@ from psycopg import Connection
 
 from tenure.job import NewJob
 from tenure.store import protocol as ops
+from tenure.store.connections import connect
 from tenure.store.postgres import PostgresStore
 from tests.conftest import Server
 
@@ -138,6 +139,7 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "sweep on": ops.Sweep(QUEUE, low=datetime.now(UTC) - timedelta(minutes=1)),
         "next_expiry": ops.NextExpiry(QUEUE),
         "expire": ops.Expire(QUEUE),
+        "prune": ops.Prune(BATCH),
         "accept": _accept(None for _ in range(BATCH)),
         "accept keyed": _accept(f"new{n}" for n in range(BATCH)),
         "accept repeated": _accept(f"k{n}" for n in range(1, BATCH + 1)),
@@ -175,6 +177,7 @@ STATEMENTS = (
     "sweep on",
     "next_expiry",
     "expire",
+    "prune",
     "accept",
     "accept keyed",
     "accept repeated",
@@ -222,7 +225,7 @@ class Explained:
     def __init__(self, dsn: str, mode: str) -> None:
         self._store = PostgresStore(dsn)
         self._told: list[str] = []
-        self.conn = psycopg.connect(dsn, autocommit=True, prepare_threshold=0)
+        self.conn = connect(dsn, prepare_threshold=0)
         self.conn.add_notice_handler(lambda notice: self._told.append(notice.message_primary or ""))
         self.conn.execute("load 'auto_explain'")
         for name, value in _EXPLAIN.items():
@@ -232,8 +235,9 @@ class Explained:
     def run(self, op: ops.Op[Any]) -> Plan:
         """Run an operation and undo it; answers how it was done."""
         self._told.clear()
-        with self.conn.transaction(force_rollback=True):
-            self._store.run(op, self.conn)
+        self.conn.pgconn.exec_(b"begin")  # not psycopg's own: after a rollback of its it prepares all statements anew
+        self._store.run(op, self.conn)
+        self.conn.pgconn.exec_(b"rollback")
         [told] = [plan for plan in map(_parsed, self._told) if plan["Query Text"].startswith("--")]
         return _plan(told["Plan"])
 
@@ -302,6 +306,7 @@ def _taken(server: Server) -> dict[str, dict[str, Plan]]:
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
             _never_analyze(conn)
+            conn.execute("vacuum")
             sessions = {mode: Explained(dsn, mode) for mode in MODES}
             sessions["generic"].run_all()
             conn.execute(FILL)
