@@ -23,7 +23,6 @@ FIRST = 0.002
 BUSY = 3
 """So many looks in a row that found something, and notifications are a waste."""
 
-
 APART = 0.05
 """All others are woken no more often than this because of what one worker could not take, seconds."""
 
