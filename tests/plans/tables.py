@@ -242,6 +242,7 @@ class Explained:
         return _plan(told["Plan"])
 
     def run_all(self) -> dict[str, Plan]:
+        self.conn.execute("discard plans")  # as connections of ours do now and then
         return {name: self.run(op) for name, op in statements(self.conn).items()}
 
     def close(self) -> None:
@@ -306,7 +307,6 @@ def _taken(server: Server) -> dict[str, dict[str, Plan]]:
     try:
         with psycopg.connect(dsn, autocommit=True) as conn:
             _never_analyze(conn)
-            conn.execute("vacuum")
             sessions = {mode: Explained(dsn, mode) for mode in MODES}
             sessions["generic"].run_all()
             conn.execute(FILL)

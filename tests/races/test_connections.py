@@ -14,6 +14,7 @@ import pytest
 from psycopg.rows import dict_row, scalar_row
 
 from tenure import State, Tenure
+from tenure.store.connections import AsyncConnections, Connections
 from tenure.store.protocol import LookUp
 
 FORKING = """
@@ -103,3 +104,41 @@ def test_a_forked_process_gets_connections_of_its_own(dsn: str) -> None:
         found = app.store.run(LookUp(None, [UUID(id) for id in told]))
         assert {str(job.id): job.key for job in found.values()} == told
         assert {job.state for job in found.values()} == {State.PENDING}
+
+
+def last_said(dsn: str, conn: psycopg.Connection | psycopg.AsyncConnection) -> str:
+    """The last statement of a session, as the server tells it."""
+    with psycopg.connect(dsn) as other:
+        row = other.execute("select query from pg_stat_activity where pid = %s", (conn.info.backend_pid,)).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+@pytest.mark.parametrize("prepare", [True, False])
+def test_plans_are_made_anew_now_and_then_where_any_are_kept(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, prepare: bool
+) -> None:
+    """A plan that was made while the tables were empty is not used on for long when they are full."""
+    connections = Connections(dsn, 1, prepare=prepare)
+    with connections.take() as conn:
+        conn.execute("select 1")
+    with connections.take() as same:
+        assert same is conn
+        assert last_said(dsn, conn) == "select 1"
+    monkeypatch.setattr("tenure.store.connections.PLANS", 0.0)
+    with connections.take():
+        assert last_said(dsn, conn) == ("discard plans" if prepare else "select 1")
+    connections.close()
+
+
+def test_plans_of_an_event_loops_connections_are_made_anew_too(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        connections = AsyncConnections(dsn, 1)
+        async with connections.take() as conn:
+            await conn.execute("select 1")
+        monkeypatch.setattr("tenure.store.connections.PLANS", 0.0)
+        async with connections.take():
+            assert last_said(dsn, conn) == "discard plans"
+        connections.drop()
+
+    asyncio.run(run())

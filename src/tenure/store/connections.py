@@ -14,9 +14,11 @@ import re
 import select
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, Connection, pq
@@ -30,6 +32,9 @@ OLDEST_SERVER = 150000
 
 STATEMENT = 10.0
 """Longest a statement may take on a connection with limited patience, seconds."""
+
+PLANS = 5.0
+"""Longest a plan is used before it is made anew, seconds: it may be of a time when the queue was empty."""
 
 DEADLINE = 15.0
 """Longest we wait for an answer there; then the connection counts as dead, whatever TCP says."""
@@ -116,12 +121,14 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
 
 
 def _settled(patience: float | None) -> str:
-    """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
+    """Asks whether the server is a standby, and settles what our statements rely on, in one round trip.
+
+    Everything is found by an index, whatever the planner believes of a table that it last saw empty.
+    """
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
-        " set_config('default_transaction_isolation', 'read committed', false)"
-        " , set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false),"
-        " set_config('enable_mergejoin', 'off', false)"
+        " set_config('default_transaction_isolation', 'read committed', false),"
+        " set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false)"
     )
     if patience is None:
         return asked
@@ -170,6 +177,30 @@ def _without_secrets(told: str, dsn: str) -> str:
     return told.rstrip(".").replace(str(secret), "***") if secret else told.rstrip(".")
 
 
+_REPLAN = "discard plans"
+
+
+class _Plans:
+    """When the statements that are prepared on each connection were planned last.
+
+    Args:
+        kept: False where none are.
+    """
+
+    def __init__(self, *, kept: bool) -> None:
+        self._kept = kept
+        self._made: WeakKeyDictionary[Connection | AsyncConnection, float] = WeakKeyDictionary()
+
+    def are_old(self, conn: Connection | AsyncConnection) -> bool:
+        """Whether they are to be made anew, and count as that from now on; those of a new connection are not."""
+        now = time.monotonic()
+        made = self._made.setdefault(conn, now)
+        if not self._kept or now - made < PLANS:
+            return False
+        self._made[conn] = now
+        return True
+
+
 class Connections:
     """Up to ``size`` connections for threads.
 
@@ -185,6 +216,7 @@ class Connections:
         self._size = size
         self._options: dict[str, Any] = {"patience": patience} if prepare else {"prepare_threshold": None}
         self._idle: list[Connection] = []
+        self._plans = _Plans(kept=prepare)
         self._pid = 0
 
     @contextmanager
@@ -196,6 +228,8 @@ class Connections:
         with self._slots:
             conn = self._fresh() or connect(self._dsn, **self._options)
             try:
+                if self._plans.are_old(conn):
+                    conn.execute(_REPLAN)
                 yield conn
             finally:
                 if is_fit(conn):
@@ -239,6 +273,7 @@ class AsyncConnections:
         self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []
+        self._plans = _Plans(kept=prepare)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
 
@@ -249,6 +284,8 @@ class AsyncConnections:
         async with self._slots:
             conn = await self._fresh() or await aconnect(self._dsn, **self._options)
             try:
+                if self._plans.are_old(conn):
+                    await conn.execute(_REPLAN)
                 yield conn
             finally:
                 if is_fit(conn):

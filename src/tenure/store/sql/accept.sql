@@ -47,8 +47,7 @@ lapsed as (
     returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
 ),
 forgotten as (
-    delete from tenure.dedup d using lapsed l
-    where d.queue = %(queue)s and d.dedup_key = any(array(select l.dedup_key from lapsed l)) and d.dedup_key = l.dedup_key
+    delete from tenure.dedup d using lapsed l where d.queue = l.queue and d.dedup_key = l.dedup_key
 ),
 won as (
     insert into tenure.keys (queue, key, kind, fingerprint, job_id, ttl)

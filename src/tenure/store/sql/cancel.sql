@@ -15,7 +15,7 @@ locked as materialized (
 marked as (
     update tenure.jobs j set cancel = (j.state = 'running')
     from locked l
-    where j.queue = %(queue)s and j.id = any(array(select l.id from locked l)) and j.id = l.id and l.state = 'running'
+    where j.queue = %(queue)s and j.id = l.id and l.state = 'running'
     returning j.id
 ),
 mine as (

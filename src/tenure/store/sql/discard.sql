@@ -11,7 +11,7 @@ locked as materialized (
 ),
 gone as (
     delete from tenure.dead d using locked l
-    where d.queue = %(queue)s and d.id = any(array(select l.id from locked l)) and d.id = l.id
+    where d.queue = %(queue)s and d.id = l.id
     returning d.*
 ),
 kept as (

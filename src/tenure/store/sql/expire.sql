@@ -13,7 +13,7 @@ late as materialized (
 ),
 expired as (
     delete from tenure.jobs j using late l
-    where j.queue = %(queue)s and j.id = any(array(select l.id from late l)) and j.id = l.id
+    where j.queue = %(queue)s and j.id = l.id
     returning j.*
 ),
 kept as (
@@ -26,7 +26,5 @@ keys as (
     set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
     from expired j
     where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
-      and k.queue = any(array(select coalesce(j.key_queue, j.queue) from expired j))
-      and k.key = any(array(select j.key from expired j))
 )
 select id from expired

@@ -23,7 +23,7 @@ extended as (
     update tenure.jobs j
     set lease_until = clock_timestamp() + make_interval(secs => m.lease)
     from mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id
+    where j.queue = %(queue)s and j.id = m.id
     returning j.id, m.cancel
 )
 select g.id,

@@ -13,31 +13,27 @@ old_keys as materialized (
 ),
 keys as (
     delete from tenure.keys k using old_keys o
-    where k.queue = any(array(select o.queue from old_keys o)) and k.key = any(array(select o.key from old_keys o))
-      and k.queue = o.queue and k.key = o.key
+    where k.queue = o.queue and k.key = o.key
     returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
 ),
 with_keys as (
     delete from tenure.dedup d using keys k
-    where d.queue = any(array(select k.queue from keys k)) and d.dedup_key = any(array(select k.dedup_key from keys k))
-      and d.queue = k.queue and d.dedup_key = k.dedup_key
+    where d.queue = k.queue and d.dedup_key = k.dedup_key
     returning 1
 ),
 old_rows as materialized (
     select d.queue, d.dedup_key, d.step
     from tenure.dedup d
     where d.expires_at <= statement_timestamp()
-      and (select true from tenure.jobs j where j.id = d.job_id limit 1) is null
-      and (select true from tenure.dead x where x.id = d.job_id limit 1) is null
+      and not exists (select from tenure.jobs j where j.id = d.job_id)
+      and not exists (select from tenure.dead x where x.id = d.job_id)
     order by d.expires_at
     limit %(limit)s
     for update of d skip locked
 ),
 by_age as (
     delete from tenure.dedup d using old_rows o
-    where d.queue = any(array(select o.queue from old_rows o))
-      and d.dedup_key = any(array(select o.dedup_key from old_rows o))
-      and d.queue = o.queue and d.dedup_key = o.dedup_key and d.step = o.step
+    where d.queue = o.queue and d.dedup_key = o.dedup_key and d.step = o.step
     returning 1
 )
 select (select count(*) from keys)::int, ((select count(*) from with_keys) + (select count(*) from by_age))::int

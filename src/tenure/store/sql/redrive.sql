@@ -19,7 +19,7 @@ locked as materialized (
 ),
 risen as (
     delete from tenure.dead d using locked l
-    where d.queue = %(queue)s and d.id = any(array(select l.id from locked l)) and d.id = l.id
+    where d.queue = %(queue)s and d.id = l.id
     returning d.*
 ),
 revived as (
@@ -42,8 +42,6 @@ keys as (
     set state = null, token = null
     from risen r
     where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
-      and k.queue = any(array(select coalesce(r.key_queue, r.queue) from risen r))
-      and k.key = any(array(select r.key from risen r))
 )
 select id
 from revived

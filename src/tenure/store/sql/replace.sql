@@ -31,7 +31,7 @@ mine as materialized (
 keys as (
     update tenure.keys k set fingerprint = m.fingerprint
     from mine m
-    where k.queue = %(queue)s and k.key = any(array(select m.key from mine m)) and k.key = m.key and k.job_id = m.id
+    where k.queue = %(queue)s and k.key = m.key and k.job_id = m.id
     returning m.*
 ),
 changed as (
@@ -40,7 +40,7 @@ changed as (
         available_at = greatest(m.now, coalesce(m.at, m.now + make_interval(secs => m.delay))),
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
     from keys m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from keys m)) and j.id = m.id
+    where j.queue = %(queue)s and j.id = m.id
     returning j.id, m.at is null and coalesce(m.delay, 0) <= 0 or m.at <= m.now as due
 )
 select id

@@ -15,7 +15,7 @@ back as (
         deaths = case when m.death then j.deaths + 1 when m.keeps then j.deaths else 0 end,
         history = {failed}
     from mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id and not m.cancel and m.attempts < m.max_attempts
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.attempts < m.max_attempts
     returning j.id
 ),
 {asked}

@@ -20,12 +20,12 @@ back as (
     update tenure.jobs j
     set {pending}, available_at = clock_timestamp(), suspect = true, expiries = j.expiries + 1, history = {failed}
     from mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id and not m.cancel and m.again
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.again
     returning j.id, j.kind
 ),
 given_up as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id and not m.cancel and not m.again
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel and not m.again
     returning j.*, m.settled_by, 'exhausted' as reason, {failed} as told
 ),
 {dead},

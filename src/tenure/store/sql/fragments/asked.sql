@@ -2,7 +2,7 @@
 -- their keys begins. "settled_by" is the token of the settlement, null where nobody settled.
 asked as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id and m.cancel
+    where j.queue = %(queue)s and j.id = m.id and m.cancel
     returning j.*, m.settled_by, case when m.failure is null then j.history else {failed} end as told
 ),
 asked_kept as (
@@ -15,6 +15,4 @@ asked_keys as (
     set state = 'cancelled', token = j.settled_by, expires_at = clock_timestamp() + k.ttl
     from asked j
     where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
-      and k.queue = any(array(select coalesce(j.key_queue, j.queue) from asked j))
-      and k.key = any(array(select j.key from asked j))
 )

@@ -4,7 +4,7 @@ given as materialized (
 {mine},
 done as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id
+    where j.queue = %(queue)s and j.id = m.id
     returning j.*, m.result::jsonb as result
 ),
 kept as (
@@ -17,6 +17,4 @@ keys as (
     set state = 'done', result = j.result, token = j.token, expires_at = clock_timestamp() + k.ttl
     from done j
     where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
-      and k.queue = any(array(select coalesce(j.key_queue, j.queue) from done j))
-      and k.key = any(array(select j.key from done j))
 )

@@ -8,6 +8,4 @@ buried_keys as (
     set state = 'dead', token = j.settled_by
     from given_up j
     where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
-      and k.queue = any(array(select coalesce(j.key_queue, j.queue) from given_up j))
-      and k.key = any(array(select j.key from given_up j))
 )

@@ -11,7 +11,7 @@ back as (
         attempts = j.attempts - 1, deferrals = j.deferrals + 1, suspect = false, expiries = 0, deaths = 0,
         history = case when m.failure is null then j.history else {failed} end
     from mine m
-    where j.queue = %(queue)s and j.id = any(array(select m.id from mine m)) and j.id = m.id and not m.cancel
+    where j.queue = %(queue)s and j.id = m.id and not m.cancel
     returning j.id
 ),
 {asked}
