@@ -326,6 +326,24 @@ def test_and_not_for_ever(app: Tenure) -> None:
     assert calls == [1]
 
 
+def test_what_lingers_keeps_no_slot_from_others(app: Tenure) -> None:
+    @app.job(batch=2, linger="1m")
+    async def work(items: list[Item]) -> None: ...
+
+    @app.job()
+    async def single() -> None: ...
+
+    async def run() -> None:
+        async with working(app, concurrency=1) as worker:
+            first = await work.enqueue()
+            await eventually(lambda: worker.counts["claimed"] == 1, "the claim")
+            singles = [await single.enqueue() for _ in range(20)]
+            await until_ended(app, *singles)
+            await until_ended(app, first, await work.enqueue())
+
+    asyncio.run(run())
+
+
 def test_a_burst_does_not_end_before_what_lingers_has_run(app: Tenure) -> None:
     @app.job(batch=100, linger="500ms")
     async def work(items: list[Item]) -> None: ...

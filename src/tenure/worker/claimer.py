@@ -162,12 +162,16 @@ class Claimer:
                 found |= await self._claim(queue, "here", self.lanes.here, ahead, ahead=True)
         if found and time.monotonic() < self._all_lanes_at:
             return True
-        self._all_lanes_at = time.monotonic() + _ALL_LANES
-        self._full = self._crowded = False
+        self._full = False
         for queue in queues:
             found |= await self._in_slots(queue)
-            found |= await self._in_children(queue)
         self._runner.reserve(1 if self._full and self._runner.waiting else 0)
+        if found and time.monotonic() < self._all_lanes_at:
+            return True
+        self._all_lanes_at = time.monotonic() + _ALL_LANES
+        self._crowded = False
+        for queue in queues:
+            found |= await self._in_children(queue)
         return found
 
     def _let_go(self) -> None:

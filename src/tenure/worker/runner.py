@@ -69,7 +69,7 @@ class Runner:
         self._on_stuck = on_stuck
         self.first: deque[Work] = deque()  # claimed for a free slot each
         self.waiting: deque[Held] = deque()  # claimed ahead
-        self.gathering = Gathering(self._ready)  # each batch has a slot it will start in
+        self.gathering = Gathering(self._ready)
         self.running: set[Work] = set()
         self._slots = 0  # open ones; each runs a job, or is about to
         self._opening = False  # the newest of them runs what has not waited for anything yet: no other one is opened
@@ -82,7 +82,7 @@ class Runner:
     @property
     def free(self) -> int:
         """Slots that nobody runs in and nothing was claimed for; what was claimed ahead does not count."""
-        return self.slots - self._slots - len(self.first) - len(self.gathering)
+        return self.slots - self._slots - len(self.first)
 
     @property
     def open(self) -> int:
@@ -95,10 +95,13 @@ class Runner:
         return self._children.slots - self._in_children
 
     def batch_room(self, kind: Kind) -> int:
-        """Jobs of a batch kind that there are slots for, to be claimed at once: whole batches, but not too many."""
+        """Jobs of a batch kind that there are slots for, to be claimed at once: whole batches, but not too many.
+
+        A batch that gathers keeps no single job from a slot, but it does keep other batches from being claimed for it.
+        """
         size = cast(Items, kind.items).size
         waiting = self.gathering.waiting(kind)
-        batches = max(0, self.free) + bool(waiting)
+        batches = max(0, self.free - len(self.gathering)) + bool(waiting)
         return min(batches, max(1, LONGEST_PREFETCH // size)) * size - waiting
 
     def reserve(self, slots: int) -> None:
@@ -153,9 +156,7 @@ class Runner:
         self._open()
 
     def _work_for(self, slots: int) -> bool:
-        if self.first:
-            return slots <= self.slots
-        return bool(self.waiting) and slots + self._reserved + len(self.gathering) <= self.slots
+        return slots <= self.slots if self.first else bool(self.waiting) and slots + self._reserved <= self.slots
 
     async def _slot(self) -> None:
         task = cast(asyncio.Task[None], asyncio.current_task())
