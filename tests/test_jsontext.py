@@ -21,6 +21,7 @@ from pydantic import BaseModel, model_serializer
 
 from tenure import jsontext
 from tenure.errors import InvalidPayload
+from tenure.store.jsonb import jsonb_text
 from tests.support.properties import given, st
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "cases" / "payloads.jsonl").read_text().splitlines()]
@@ -364,3 +365,23 @@ def test_a_result_within_the_limit_is_stored_as_it_is() -> None:
 
 def test_no_result_stays_no_result() -> None:
     assert jsontext.dumps_or_note(None, 0) is None
+
+
+# -- how long it becomes ----------------------------------------------------------------------------------------------
+
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,3})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+names = st.text(max_size=3)
+
+
+@given(st.lists(numbers, min_size=1, max_size=5), names, st.sampled_from(["", " "]))
+def test_what_was_checked_grows_no_further_than_was_said(numbers: list[str], name: str, space: str) -> None:
+    text = json.dumps({name: 0}).replace(": 0", f":{space}[{','.join(numbers)}]")
+    with contextlib.suppress(InvalidPayload):
+        jsontext.check(text)
+        assert len(jsonb_text(text).encode()) <= jsontext.MOST_GROWTH * len(text)
+
+
+def test_the_shortest_number_becomes_the_longest_text() -> None:
+    text = '{"":1e-400}'
+    assert jsontext.check(text) == {"": 0.0}
+    assert len(jsonb_text(text)) == 10 + 398

@@ -128,3 +128,32 @@ def test_an_iterator_is_no_argument(app: Tenure) -> None:
     with pytest.raises(InvalidPayload, match="an iterator"):
         takes.request(numbers)
     assert list(numbers) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"group": 5}, "is no effect"),
+        ({"effect": True, "group": 5, "cpu": True}, "one job at a time"),
+        ({"effect": True, "group": 0}, "from 1 to 50"),
+        ({"effect": True, "group": 51}, "from 1 to 50"),
+        ({"effect": True, "group": True}, "from 1 to 50"),
+        ({"effect": True, "group": "5"}, "from 1 to 50"),
+    ],
+    ids=str,
+)
+def test_a_group_that_cannot_be_is_refused(app: Tenure, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+
+        @app.job(**options)
+        async def work(tx: Any) -> None: ...
+
+
+def test_effects_are_not_grouped_unless_the_kind_says_so(app: Tenure) -> None:
+    @app.job(effect=True)
+    async def single(tx: Any) -> None: ...
+
+    @app.job(effect=True, group=20)
+    async def grouped(tx: Any) -> None: ...
+
+    assert (single.group, grouped.group) == (1, 20)

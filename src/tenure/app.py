@@ -97,6 +97,7 @@ class Tenure:
         version: int = 1,
         aliases: Sequence[str] = (),
         effect: bool = False,
+        group: int = 1,
         dedup: Callable[..., Any] | None = None,
         dedup_ttl: Duration = "30d",
         cpu: bool = False,
@@ -123,6 +124,8 @@ class Tenure:
             effect: its first parameter is ``tx``, a connection whose transaction holds dedup key, effect and completion.
                 Its annotation says which: a connection of psycopg (also without one), or a connection or session of
                 SQLAlchemy; asynchronous for ``async def``, else synchronous.
+            group: up to so many of its effects share a transaction, 1 to 50: those that wait for a connection at the same
+                moment. Their handlers run one after another; what one has written others see, and all commits at the end.
             dedup: names the effect instead of the job's idempotency key: called with what it takes of the handler's
                 arguments, answers text. Jobs of this kind with the same one have one effect, and one result.
             dedup_ttl: how long such a name keeps other jobs from a second effect.
@@ -167,6 +170,7 @@ class Tenure:
                 version=version,
                 aliases=aliases,
                 effect=effect,
+                group=group,
                 dedup=dedup,
                 cpu=cpu,
                 batch=batch,

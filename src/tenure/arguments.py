@@ -60,7 +60,10 @@ class Arguments:
         Raises:
             InvalidArguments: it does not; the message names what is wrong, never the values.
         """
-        self.parse(payload)
+        try:
+            self._model.__pydantic_validator__.validate_json(payload)
+        except ValidationError as error:
+            raise self._misfit(error) from None
 
     def parse(self, payload: str) -> dict[str, Any]:
         """The keyword arguments that a payload (JSON text) stands for.
@@ -71,8 +74,11 @@ class Arguments:
         try:
             parsed = self._model.model_validate_json(payload)
         except ValidationError as error:
-            raise InvalidArguments(f"The arguments do not fit {self._name}: {told(error)}.") from None
+            raise self._misfit(error) from None
         return dict(parsed.__dict__)
+
+    def _misfit(self, error: ValidationError, below: int = 0) -> InvalidArguments:
+        return InvalidArguments(f"The arguments do not fit {self._name}: {_told(error, below)}.")
 
 
 def _is_job(hint: Any) -> bool:
@@ -130,7 +136,7 @@ def _model(handler: Callable[..., Any], fields: dict[str, Any]) -> type[BaseMode
         ) from None
 
 
-def told(error: ValidationError, below: int = 0) -> str:
+def _told(error: ValidationError, below: int) -> str:
     """Where and what is wrong, without the values: they may be secrets.
 
     Args:

@@ -48,6 +48,7 @@ POINTS: Final[dict[str, str]] = {
     "handler.running": "The handler is about to be called, inside the attempt.",
     "effect.before_dedup": "The effect's transaction has begun, its dedup row is not written.",
     "effect.after_dedup": "The dedup row is written, the handler's effect is not.",
+    "effect.between": "One of the effects that share a transaction has come to its end, the next has not begun.",
     "effect.before_complete": "The effect is written, the fenced completion is not.",
     "effect.before_commit": "Dedup row, effect and completion are written, not committed.",
     "effect.after_commit": "The effect is committed, the worker does not know yet.",
@@ -134,6 +135,11 @@ def point(name: str) -> None:
     """Arrive at a named point: nothing happens unless it is armed."""
     if _armed:
         _arrive(name)
+
+
+def is_armed(name: str) -> bool:
+    """Whether it is: what is said in one breath is said in two for a test that wants to stand between."""
+    return name in _armed
 
 
 def arm(name: str, action: Action, at: int = 1) -> None:

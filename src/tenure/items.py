@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from tenure.arguments import Arguments, hints_of, told
-from tenure.errors import ConfigError, InvalidArguments
+from tenure.arguments import Arguments, hints_of
+from tenure.errors import ConfigError
 from tenure.job import Job
 from tenure.policy import Duration, duration
 
@@ -68,6 +68,14 @@ class Items(Arguments):
         """JSON schema of one job's payload."""
         return self._schema
 
+    def check(self, payload: str) -> None:
+        """See that the payload of one job fits.
+
+        Raises:
+            InvalidArguments: it does not.
+        """
+        self._parsed([payload])
+
     def parse(self, payload: str) -> dict[str, Any]:
         """The keyword arguments of a batch of one.
 
@@ -93,7 +101,7 @@ class Items(Arguments):
         try:
             items: list[Any] = self._adapter.validate_json(f"[{','.join(payloads)}]")
         except ValidationError as error:
-            raise InvalidArguments(f"The arguments do not fit {self._name}: {told(error, below=1)}.") from None
+            raise self._misfit(error, below=1) from None
         return items
 
 

@@ -42,9 +42,13 @@ MAX_EXPONENT: Final = 400
 MAX_DECIMALS: Final = 16383
 """Digits after the decimal point once the number is written out."""
 
+MOST_GROWTH: Final = 70
+"""How many times as long as a text that was checked PostgreSQL's own can be: ``1e-400`` has 402 characters there."""
+
 NOTE: Final = "result not stored"
 """What stands under ``tenure`` in the object that replaces a result, see :func:`dumps_or_note`."""
 
+_WRITER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, check_circular=False)  # pydantic has seen to circles
 _WITHOUT_MEMBERS = frozenset({str, int, float, bool, type(None)})
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset, deque})
 _CUT = "\n… cut …\n"
@@ -76,7 +80,7 @@ def dumps(value: object) -> str:
     try:
         _refuse_iterators(value)
         plain = to_jsonable_python(value)
-        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+        text = _WRITER.encode(plain)
     except InvalidPayload:
         raise
     except Exception as error:
@@ -253,7 +257,7 @@ def _members(value: object) -> Iterable[object]:
 
 
 def _refuse_depth(text: str, value: object) -> None:
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if len(text) <= 2 * MAX_DEPTH or text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -322,7 +326,7 @@ def _json_type(value: object) -> str:
 
 
 def _written_out(text: str) -> str:
-    if not _FLOAT_WITH_EXPONENT.search(text):
+    if ("e+" not in text and "e-" not in text) or not _FLOAT_WITH_EXPONENT.search(text):
         return text
     return _STRING_OR_FLOAT.sub(lambda match: match[0] if match[0].startswith('"') else _positional(match[0]), text)
 

@@ -20,7 +20,7 @@ from tenure.drivers import aborrow, borrow, require_queue
 from tenure.errors import ConfigError, InvalidArguments, Refused, TenureError
 from tenure.items import Items
 from tenure.job import Accepted, NewJob, Record
-from tenure.names import checked_name
+from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
 from tenure.offer import headers_text, new_job, refusal
 from tenure.policy import Duration, Policy
@@ -36,6 +36,10 @@ OPTIONS = frozenset(
     {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "conn"}
 )
 """What ``enqueue`` takes beside the handler's arguments."""
+
+
+LARGEST_GROUP = 50
+"""Most effects that may share a transaction: of its savepoints PostgreSQL keeps 64 at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class Kind:
         handler: the function that runs its jobs; calling the kind calls it.
         aliases: names it had, oldest first: jobs accepted under them are still run.
         effect: the handler writes through ``tx``; dedup key, effect and completion commit together.
+        group: how many of its effects may share a transaction.
         dedup: names the effect from the handler's arguments, instead of the job's idempotency key.
         cpu: run it in a child process.
         batch: the handler gets a list of up to so many jobs; see ``Items``.
@@ -75,6 +80,7 @@ class Kind:
         version: int = 1,
         aliases: Sequence[str] = (),
         effect: bool = False,
+        group: int = 1,
         dedup: Callable[..., Any] | None = None,
         cpu: bool = False,
         batch: int | None = None,
@@ -107,6 +113,7 @@ class Kind:
             )
         if dedup is not None and not effect:
             raise ConfigError(f"{name} has dedup=, but is no effect.", hint="Write effect=True, or leave it out.")
+        self.group = _checked_group(name, group, effect=effect, cpu=cpu)
         self._natural_key = None if dedup is None else NaturalKey(name, dedup, self.arguments.names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -226,7 +233,7 @@ class Kind:
     async def enqueue_many(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
     ) -> list[Ticket]:
-        """Commit many jobs, one round trip for each queue they go to; answers in their order.
+        """Commit many jobs, one statement for each queue they go to; answers in their order.
 
         Conflicts do not raise: the ticket's ``answer`` says so, and of equal keys the first wins. All are checked before
         the first is stored.
@@ -246,7 +253,7 @@ class Kind:
         for op in self._accepts(batch):
             accepted = await door.arun(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
+        return self._tickets(batch, answers, joined=lent is not None)
 
     def enqueue_many_sync(
         self, requests: Iterable[Request | Mapping[str, Any]], *, conn: object = None
@@ -259,29 +266,34 @@ class Kind:
             with _after(answers, lent):
                 accepted = self.app.door.run(op, lent)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
-        return [self._ticket(request, answers[request.job.id], joined=lent is not None) for request in batch]
+        return self._tickets(batch, answers, joined=lent is not None)
 
     def _checked(self, requests: Iterable[Request | Mapping[str, Any]]) -> list[Request]:
         given: object = requests  # whatever the annotation says
         if isinstance(given, Request | Mapping | str) or not isinstance(given, Iterable):
             raise Refused("What is to be enqueued is no list of requests.", hint="Write [KIND.request(...), ...].")
-        return [self._own(number, request) for number, request in enumerate(given, 1)]
+        return [
+            request if isinstance(request, Request) and request.kind is self else self._own(number, request)
+            for number, request in enumerate(given, 1)
+        ]
 
     def _own(self, number: int, request: object) -> Request:
-        """A request of this kind: its payload was checked against this handler's signature, not another's."""
+        """A request of this kind, for mappings: a payload is checked against this handler's signature, not another's."""
         if isinstance(request, Request):
-            if request.kind is not self:
-                raise Refused(
-                    f"Request {number} was made by {request.kind!r}, not by {self!r}.",
-                    hint="Enqueue each request with the kind that made it.",
-                )
-            return request
+            raise Refused(
+                f"Request {number} was made by {request.kind!r}, not by {self!r}.",
+                hint="Enqueue each request with the kind that made it.",
+            )
         if not isinstance(request, Mapping) or not all(isinstance(name, str) for name in request):
             raise Refused(
                 f"Request {number} is neither a request nor arguments by name.",
                 hint='Write KIND.request(...), or {"name": value, ...}.',
             )
-        return self.request(**request)
+        if not OPTIONS.isdisjoint(request):
+            return self.request(**request)
+        payload = jsontext.dumps(dict(request))  # as request() does, without a look at each option that is not there
+        self.arguments.check(payload)
+        return Request(self, self.queue, NewJob(uuid7(), payload))
 
     def _named(self, args: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """Positional arguments under their parameters' names; what does not fit is left to the check."""
@@ -314,6 +326,9 @@ class Kind:
         if refused := refusal(op, request.job, accepted):
             raise refused
         return self._ticket(request, accepted, joined=joined)
+
+    def _tickets(self, batch: list[Request], answers: dict[UUID, Accepted], *, joined: bool) -> list[Ticket]:
+        return [self._ticket(request, answers[request.job.id], joined=joined) for request in batch]
 
     def _ticket(self, request: Request, accepted: Accepted, *, joined: bool) -> Ticket:
         return Ticket(
@@ -351,6 +366,20 @@ def _check_batch(name: str, batch: int | None, linger: Duration | None, *, effec
             f"{name} is to run in a child process, and takes batches: a child runs one job at a time.",
             hint="Leave out batch=, or cpu=True.",
         )
+
+
+def _checked_group(kind: str, group: int, *, effect: bool, cpu: bool) -> int:
+    given: object = group  # whatever the annotation says
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= LARGEST_GROUP:
+        raise ConfigError(f"group of {kind} is {group!r}, but must be a whole number from 1 to {LARGEST_GROUP}.")
+    if group > 1 and not effect:
+        raise ConfigError(f"{kind} has group=, but is no effect.", hint="Write effect=True, or leave it out.")
+    if group > 1 and cpu:
+        raise ConfigError(
+            f"{kind} has group= and cpu=True, but a child process runs one job at a time.",
+            hint="Leave one of them out.",
+        )
+    return group
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from tenure.errors import ConfigError, Refused
 
+_NOT_MARKS = ~(0xF << 76 | 0b11 << 62)
+_VERSION_7 = 0x7 << 76 | 0b10 << 62
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 KEY_BYTES = 500
 """Longest idempotency key, UTF-8."""
@@ -71,9 +73,5 @@ def checked_text(what: str, text: str, longest: int, *, empty: bool = False) -> 
 
 def uuid7() -> UUID:
     """A new UUIDv7 (RFC 9562): milliseconds since 1970, then 74 random bits."""
-    stamp = time.time_ns() // 1_000_000
-    noise = int.from_bytes(os.urandom(10))
-    value = (
-        (stamp & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (noise >> 68 & 0xFFF) << 64 | 0b10 << 62 | noise & (1 << 62) - 1
-    )
-    return UUID(int=value)
+    value = (time.time_ns() // 1_000_000 & 0xFFFF_FFFF_FFFF) << 80 | int.from_bytes(os.urandom(10))
+    return UUID(int=value & _NOT_MARKS | _VERSION_7)

@@ -16,15 +16,12 @@ from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, AsyncServerCursor, Connection, Cursor, ServerCursor, pq
+from psycopg.abc import PQGen
 from psycopg.rows import tuple_row
 
+from tenure.drivers.pipeline import Prepared, see_through, talk
+from tenure.drivers.session import CLEAN, leaves_prepared
 from tenure.store.connections import cut
-
-_CLEAN = (
-    "reset session authorization; reset all; set datestyle to iso;"
-    " set default_transaction_isolation to 'read committed'; select pg_advisory_unlock_all(); unlisten *; close all;"
-    " discard temp"
-)
 
 _STILL_HELD = 2.0
 """Longest wait of the effect's own machinery for the connection's lock, seconds: what a handler leaves open (a stream, a
@@ -100,8 +97,11 @@ class _Shared:
     """
 
     door: _Door
+    prepared: Prepared | None = None  # what it keeps for us
+    clean = False  # nothing of the last handler is left
     abandoned = False  # somebody still uses it who cannot be stopped, and closes it afterwards
     _threshold: int | None = None
+    _prepared: Any  # what psycopg has prepared
 
     @property
     def autocommit(self) -> bool:
@@ -140,6 +140,25 @@ class _Shared:
         """From now on it is ours alone, see ``ours``."""
         self.door.close()
 
+    def doubted(self) -> PQGen[None]:
+        """Something was rolled back: psycopg does not trust what it has prepared any more."""
+        if self._prepared.clear():
+            yield from self._prepared.maintain_gen(self)
+
+    def _deallocated(self) -> PQGen[None]:
+        """Drop all prepared statements: the handler's, psycopg's and ours."""
+        if self._prepared.clear():
+            yield from self._prepared.maintain_gen(self)
+        else:
+            yield from self._deallocate(None)
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        """psycopg drops what it has prepared when it is not sure of it any more: ours with it."""
+        if name is None and self.prepared is not None:
+            self.prepared.forget()
+        gen: PQGen[None] = super()._deallocate(name)  # type: ignore[misc]
+        return gen
+
     def _refuse_commit(self) -> None:
         if not is_ours():
             raise psycopg.ProgrammingError("an effect cannot commit: Tenure does, together with the job's completion")
@@ -170,6 +189,8 @@ class _BeginningLock(asyncio.Lock):
         await self._tx.begun()
         if not is_ours():
             await super().__aenter__()
+        elif not self.locked():
+            await self.acquire()
         else:
             try:
                 await asyncio.wait_for(self.acquire(), _STILL_HELD)
@@ -195,6 +216,7 @@ class EffectConnection(_Shared, AsyncConnection[Any]):
     def starts_with(self, begin: Callable[[], Awaitable[None]]) -> None:
         """Run this before the first use."""
         self._threshold = self.prepare_threshold
+        self.clean = False
         self._begin = begin
         self.door.open_for(object())
 
@@ -231,17 +253,34 @@ class EffectConnection(_Shared, AsyncConnection[Any]):
             with ours():
                 await self.rollback()
 
-    async def clean(self) -> None:
-        """Take back what the handler may have changed of the session.
+    async def say(self, gen: PQGen[None], *, through: bool = False) -> None:
+        """Run what talks to the server.
+
+        Args:
+            through: to its end, although somebody cancels the waiter.
+        """
+        with ours():
+            async with self.lock:
+                await (see_through(gen, self.fileno()) if through else self.wait(gen))
+
+    def forget(self) -> None:
+        """Take back what the handler may have changed of this object."""
+        _forget(self)
+        self.cursor_factory = AsyncCursor
+        self.server_cursor_factory = AsyncServerCursor
+
+    async def restore(self) -> None:
+        """The same, and of the session.
 
         Raises:
             psycopg.Error: that is not possible; close it.
         """
-        _forget(self)
-        self.cursor_factory = AsyncCursor
-        self.server_cursor_factory = AsyncServerCursor
-        with ours():
-            await self.execute(_CLEAN)
+        self.forget()
+        if not self.clean:
+            answers: list[pq.abc.PGresult] = []
+            await self.say(talk(self, CLEAN, answers))
+            if self.prepared is not None and leaves_prepared(answers):
+                await self.say(self._deallocated())
 
     async def commit(self) -> None:
         """Refused: the effect commits together with the completion."""
@@ -289,6 +328,7 @@ class ThreadConnection(_Shared, Connection[Any]):
     def starts_with(self, begin: Callable[[], None]) -> None:
         """Run this before the first use."""
         self._threshold = self.prepare_threshold
+        self.clean = False
         self._begin = begin
         self.door.open_for(object())
 
@@ -325,17 +365,29 @@ class ThreadConnection(_Shared, Connection[Any]):
             with ours():
                 self.rollback()
 
-    def clean(self) -> None:
-        """Take back what the handler may have changed of the session.
+    def say(self, gen: PQGen[None]) -> None:
+        """Run what talks to the server."""
+        with ours(), self.lock:
+            self.wait(gen)
+
+    def forget(self) -> None:
+        """Take back what the handler may have changed of this object."""
+        _forget(self)
+        self.cursor_factory = Cursor
+        self.server_cursor_factory = ServerCursor
+
+    def restore(self) -> None:
+        """The same, and of the session.
 
         Raises:
             psycopg.Error: that is not possible; close it.
         """
-        _forget(self)
-        self.cursor_factory = Cursor
-        self.server_cursor_factory = ServerCursor
-        with ours():
-            self.execute(_CLEAN)
+        self.forget()
+        if not self.clean:
+            answers: list[pq.abc.PGresult] = []
+            self.say(talk(self, CLEAN, answers))
+            if self.prepared is not None and leaves_prepared(answers):
+                self.say(self._deallocated())
 
     def commit(self) -> None:
         """Refused: the effect commits together with the completion."""
@@ -348,7 +400,10 @@ class ThreadConnection(_Shared, Connection[Any]):
         super().rollback()
 
 
-def _still_held(conn: EffectConnection | ThreadConnection) -> psycopg.OperationalError:
+AnyConnection = EffectConnection | ThreadConnection
+
+
+def _still_held(conn: AnyConnection) -> psycopg.OperationalError:
     """Give a connection up whose lock is not to be had; the server rolls back what is open on it."""
     cut(conn)
     return psycopg.OperationalError(
@@ -356,7 +411,7 @@ def _still_held(conn: EffectConnection | ThreadConnection) -> psycopg.Operationa
     )
 
 
-def _forget(conn: EffectConnection | ThreadConnection) -> None:
+def _forget(conn: AnyConnection) -> None:
     """What psycopg keeps for a connection: its handler's row factory, adapters, listeners."""
     conn.row_factory = tuple_row
     conn.prepare_threshold = conn._threshold

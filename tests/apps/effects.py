@@ -27,6 +27,14 @@ async def write(tx: AsyncConnection, job: Job, what: str) -> int:
     return job.claims
 
 
+@app.job(effect=True, group=3, lease=LEASE, backoff=QUICK)
+async def write_in_group(tx: AsyncConnection, job: Job, what: str) -> int:
+    """The same, in a transaction that it shares."""
+    await tx.execute(_WRITE, [what, job.claims])
+    note("written", job)
+    return job.claims
+
+
 @app.job(effect=True, lease=LEASE, backoff=QUICK)
 async def write_and_hold(tx: AsyncConnection, job: Job, what: str) -> int:
     """Writes a row; the first time it does not come to an end after that."""

@@ -1,4 +1,4 @@
-"""Three effects, one for each place an effect can be in: the queue's database, another one, and no database at all.
+"""Effects, for each place one can be in: the queue's database, alone or in a group, another one, and no database at all.
 
 Each leaves traces that a test can count. ``MATRIX_DIE`` names the stage at which a handler kills its process, the first
 time; the other moments are fault points.
@@ -36,6 +36,13 @@ def _stage(name: str, job: Job) -> None:
 @app.job(effect=True, lease=LEASE, backoff=QUICK)
 async def same_database(tx: AsyncConnection, job: Job) -> str:
     """The effect is a row in the queue's database."""
+    await tx.execute("insert into written (key) values (%s)", [job.idempotency_key])
+    return f"by delivery {job.claims}"
+
+
+@app.job(effect=True, group=3, lease=LEASE, backoff=QUICK)
+async def grouped(tx: AsyncConnection, job: Job) -> str:
+    """The same, in a transaction that it shares."""
     await tx.execute("insert into written (key) values (%s)", [job.idempotency_key])
     return f"by delivery {job.claims}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +33,7 @@ KNOWN = [ops.Known("work", 1, 30.0), ops.Known("work", 2, 30.0)]
 
 STATISTICS = ("never analyzed", "analyzed")
 MODES = ("custom", "generic")
+SITUATIONS = [f"{mode}, {statistics}" for statistics in STATISTICS for mode in MODES]
 
 FILL = f"""
     insert into tenure.jobs (queue, id, kind, version, state, priority, max_attempts, available_at, accepted_at,
@@ -141,6 +142,7 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "accept keyed": _accept(f"new{n}" for n in range(BATCH)),
         "accept repeated": _accept(f"k{n}" for n in range(1, BATCH + 1)),
         "accept one": _accept(["new"]),
+        "accept_one": _accept([None]),
         "look_up": ops.LookUp(QUEUE, settled[:1]),
         "look_up anywhere": ops.LookUp(None, settled[:3]),
         "look_up_key": ops.LookUpKey(QUEUE, "k1"),
@@ -177,6 +179,7 @@ STATEMENTS = (
     "accept keyed",
     "accept repeated",
     "accept one",
+    "accept_one",
     "look_up",
     "look_up anywhere",
     "look_up_key",
@@ -205,7 +208,7 @@ def _halfway(conn: Connection) -> list[ops.Low]:
     return lows
 
 
-def _accept(keys: Iterator[str | None] | list[str]) -> ops.Accept:
+def _accept(keys: Iterable[str | None]) -> ops.Accept:
     return ops.Accept(QUEUE, "work", 1, "work", 10, 60.0, 10_000, [_job(key) for key in keys])
 
 

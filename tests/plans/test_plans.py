@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Server
-from tests.plans.tables import BATCH, MODES, RUNNING, STATEMENTS, STATISTICS, Plan, Scan, plans
+from tests.plans.tables import BATCH, RUNNING, SITUATIONS, STATEMENTS, Plan, Scan, plans
 
 LARGE = ("jobs", "keys", "dead", "dedup")
 
@@ -57,6 +57,7 @@ MOST_BUFFERS = {
     "release": 40 * BATCH,
     "next_expiry": 20,
     "accept one": 200,
+    "accept_one": 100,
     "look_up": 100,
     "look_up_key": 20,
     "dedup": 50,
@@ -65,8 +66,6 @@ MOST_BUFFERS = {
     "follow": 150,
 }
 """Pages a statement may touch: a few for each row and index it changes, and nothing that grows with the tables."""
-
-SITUATIONS = [f"{mode}, {statistics}" for statistics in STATISTICS for mode in MODES]
 
 
 @pytest.fixture(scope="session")

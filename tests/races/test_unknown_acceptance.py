@@ -12,6 +12,7 @@ from tenure.job import Accepted, NewJob, State
 from tenure.store import postgres as postgres_module
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
+from tenure.store.stream import FEWEST
 from tests.races.sessions import PATIENCE, Sessions
 from tests.races.wire import Wire, tapped
 from tests.store.steps import KIND, QUEUE, bury, claim, complete, new, offer
@@ -30,6 +31,11 @@ def accepting(*jobs: NewJob) -> ops.Accept:
     return ops.Accept(QUEUE, KIND, 1, KIND, 3, 3600.0, 10_000, jobs)
 
 
+def said(key: str | None) -> str:
+    """The statement that a single job is accepted by."""
+    return "accept_one" if key is None else "accept"
+
+
 def again(store: PostgresStore, *jobs: NewJob) -> list[Accepted]:
     """What the library does after an answer was lost."""
     return store._again(accepting(*jobs))
@@ -40,7 +46,7 @@ def again(store: PostgresStore, *jobs: NewJob) -> list[Accepted]:
 def test_an_enqueue_whose_answer_is_lost_gives_one_job(
     sessions: Sessions, wire: Wire, when: str, key: str | None
 ) -> None:
-    cut = wire.cut(when, "accept")
+    cut = wire.cut(when, said(key))
     job = new({"x": 1}, key=key)
     [accepted] = offer(wire.store, job)
     cut.wait()
@@ -51,7 +57,7 @@ def test_an_enqueue_whose_answer_is_lost_gives_one_job(
 @around
 @keyed
 def test_the_same_on_an_event_loop(sessions: Sessions, wire: Wire, when: str, key: str | None) -> None:
-    cut = wire.cut(when, "accept")
+    cut = wire.cut(when, said(key))
     job = new({"x": 1}, key=key)
     [accepted] = asyncio.run(wire.store.arun(accepting(job)))
     cut.wait()
@@ -71,9 +77,23 @@ def test_a_batch_whose_answer_is_lost_is_there_once(sessions: Sessions, wire: Wi
 
 
 @around
+@pytest.mark.parametrize("statement", ["accept_terms", "accept_copy"])
+@pytest.mark.parametrize("on_loop", [False, True], ids=["", "loop"])
+def test_a_stream_whose_answer_is_lost_is_there_once(
+    sessions: Sessions, wire: Wire, when: str, statement: str, on_loop: bool
+) -> None:
+    cut = wire.cut(when, statement)
+    op = accepting(*(new({"n": n}) for n in range(2 * FEWEST)))
+    answers = asyncio.run(wire.store.arun(op)) if on_loop else wire.store.run(op)
+    cut.wait()
+    assert [(told.id, told.answer) for told in answers] == [(job.id, "new") for job in op.jobs]
+    assert [leased.id for leased in claim(sessions.store, 3 * FEWEST)] == [job.id for job in op.jobs]
+
+
+@around
 @keyed
 def test_the_answer_to_the_repeat_may_be_lost_too(sessions: Sessions, wire: Wire, when: str, key: str | None) -> None:
-    cuts = [wire.cut("before", "accept"), wire.cut_commit(when)]
+    cuts = [wire.cut("before", said(key)), wire.cut_commit(when)]
     job = new({"x": 1}, key=key)
     [accepted] = offer(wire.store, job)
     for cut in cuts:

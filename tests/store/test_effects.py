@@ -10,7 +10,7 @@ from tests.store.steps import QUEUE, accept, bury, claim, complete, look_up_key,
 
 
 def effect(store: Store, dedup_key: str, job_id: UUID | None = None, step: str = "", ttl: float | None = None) -> bool:
-    return store.run(ops.Dedup(QUEUE, dedup_key, step, job_id or uuid4(), ttl))
+    return store.run(ops.Dedup(QUEUE, dedup_key, step, job_id or uuid4(), ttl)) is not None
 
 
 def test_an_effect_is_there_after_it_was_written(store: Store) -> None:

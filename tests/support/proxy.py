@@ -256,6 +256,11 @@ class Connection:
         """Whether a statement was prepared on it under a name, which a pooler in transaction mode cannot bear."""
         return self._wire.prepares
 
+    @property
+    def round_trips(self) -> int:
+        """How often its client has asked for an answer to all it had said."""
+        return self._wire.round_trips
+
     def drop(self) -> None:
         """Close it on both sides."""
         self._on_loop(self.close())

@@ -97,6 +97,11 @@ class Wire:
         """Whether a statement was prepared under a name, so that it outlives its transaction."""
         return any(self._statements.parsed)
 
+    @property
+    def round_trips(self) -> int:
+        """How often the client has asked for an answer to all it had said."""
+        return self._asked
+
     def from_client(self, data: bytes) -> bytes:
         """What the server is to get of what the client sent."""
         forward = bytearray()

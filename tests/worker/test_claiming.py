@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
+import pytest
+
 from tenure import State, Tenure, Ticket
 from tenure.store.protocol import SetQueue
-from tests.worker.here import burst, eventually, record, working
+from tests.worker.here import burst, eventually, record, until_ended, working
 
 
 def running(app: Tenure, tickets: list[Ticket]) -> int:
@@ -104,3 +107,64 @@ def test_one_free_slot_takes_one_job_with_a_single_attempt(app: Tenure) -> None:
     assert most == 2
     assert worker.counts["released"] == 0
     assert all(record(app, ticket.id).state is State.DONE for ticket in tickets)
+
+
+def test_what_cannot_be_claimed_ahead_gets_its_turn_beside_what_can(app: Tenure) -> None:
+    order: list[str] = []
+
+    @app.job()
+    async def patient() -> None:
+        await asyncio.sleep(0.001)
+        order.append("patient")
+
+    @app.job(max_attempts=1)
+    async def only_once() -> None:
+        order.append("only once")
+
+    only_once.enqueue_many_sync([{}] * 3)
+    patient.enqueue_many_sync([{}] * 2000)
+    worker = burst(app, concurrency=2)
+    assert order.count("only once") == 3
+    assert "patient" in order[max(i for i, name in enumerate(order) if name == "only once") :]
+    assert worker.counts["done"] == 2003
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_job_whose_transaction_committed_late_is_found_behind_the_others(app: Tenure, busy: bool) -> None:
+    ran: list[str] = []
+
+    @app.job()
+    async def work(name: str) -> None:
+        ran.append(name)
+
+    async def run() -> None:
+        async with working(app) as worker:
+            with psycopg.connect(app.store.dsn) as conn:
+                late = work.enqueue_sync("late", conn=conn)
+                for round in range(3):
+                    await work.enqueue_many([{"name": f"{round}.{n}"} for n in range(50)])
+                    await eventually(lambda: len(ran) == 50 * (round + 1), "the others")  # noqa: B023
+                conn.commit()
+            while busy and "late" not in ran:
+                await work.enqueue_many([{"name": "other"}] * 500)
+            await until_ended(app, late)
+            assert worker.counts["stragglers"] >= 1
+
+    asyncio.run(run())
+
+
+def test_without_the_hint_a_late_commit_is_no_straggler(app: Tenure) -> None:
+    @app.job()
+    async def work(name: str) -> None:
+        pass
+
+    async def run() -> None:
+        async with working(app, hint=False) as worker:
+            with psycopg.connect(app.store.dsn) as conn:
+                late = work.enqueue_sync("late", conn=conn)
+                await until_ended(app, *await work.enqueue_many([{"name": "other"}] * 50))
+                conn.commit()
+            await until_ended(app, late)
+            assert worker.counts["stragglers"] == 0
+
+    asyncio.run(run())

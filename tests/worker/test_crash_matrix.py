@@ -51,6 +51,15 @@ MOMENTS = [
         ]
     ),
     *(
+        Moment("same database, in a group", words, matrix.grouped, fault)
+        for words, fault in [
+            ("between two effects", "effect.between"),
+            ("between effects and completions", "effect.before_complete"),
+            ("at the commit", "effect.before_commit"),
+            ("after the commit, before its answer", "effect.after_commit"),
+        ]
+    ),
+    *(
         Moment("another database", words, matrix.other_database, fault)
         for words, fault in [
             ("before the dedup row", "handler.running"),
@@ -143,6 +152,9 @@ def test_each_effect_happens_once_wherever_the_worker_is_killed(
 def _killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[Ticket]:
     """A job for each moment in a queue of its own, and a worker that was killed at that moment while it ran it."""
     tickets = [moment.kind.enqueue_sync(queue=f"q{n}", key="key") for n, moment in enumerate(MOMENTS)]
+    for n, moment in enumerate(MOMENTS):
+        if moment.kind is matrix.grouped:
+            moment.kind.enqueue_sync(queue=f"q{n}", key="companion")
     for first in range(0, len(MOMENTS), 5):
         victims = {}
         for n, moment in list(enumerate(MOMENTS))[first : first + 5]:
@@ -184,6 +196,7 @@ def _written(outcomes: list[tuple[str, str, str, str, str, str]]) -> list[str]:
 def test_no_moment_is_left_out() -> None:
     assert Counter(moment.place for moment in MOMENTS) == {
         "same database": 5,
+        "same database, in a group": 4,
         "another database": 5,
         "no transaction": 5,
     }

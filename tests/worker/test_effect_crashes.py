@@ -39,6 +39,36 @@ def test_exactly_one_effect_wherever_the_worker_is_killed(bench: Bench) -> None:
         assert (done.state, done.result) == (State.DONE, str(written[name]))
 
 
+def test_exactly_one_effect_each_wherever_the_worker_of_a_group_is_killed(bench: Bench) -> None:
+    bench.use(effects.app)
+    bench.ask(effects.TABLE)
+    points = [*POINTS[:2], "effect.between", *POINTS[2:]]
+    queues = [f"q{n}" for n in range(len(points))]
+    tickets = {
+        f"{queue} {n}": effects.write_in_group.enqueue_sync(f"{queue} {n}", queue=queue)
+        for queue in queues
+        for n in range(3)
+    }
+    victims = {
+        point: bench.start(
+            APP, queues=queue, faults=f"{point}=kill@2" if point == "effect.between" else f"{point}=kill"
+        )
+        for queue, point in zip(queues, points, strict=True)
+    }
+    for point, victim in victims.items():
+        assert victim.ended() < 0, point
+    assert bench.start(APP, queues=",".join(queues), burst=True, children=1).ended() == 0
+
+    written = bench.ask("select what, claim from written")
+    assert sorted(what for what, _ in written) == sorted(tickets)
+    assert {claim for what, claim in written if not what.startswith(queues[-1])} == {2}
+    assert {claim for what, claim in written if what.startswith(queues[-1])} == {1}, "committed before the kill"
+    for name, ticket in tickets.items():
+        done = bench.record(ticket.id)
+        assert done is not None
+        assert (done.state, done.result) == (State.DONE, str(dict(written)[name]))
+
+
 @pytest.mark.parametrize("form", ["thread", "session", "async_session"])
 def test_exactly_one_effect_wherever_the_worker_is_killed_in_a_thread_and_under_sqlalchemy(
     bench: Bench, form: str

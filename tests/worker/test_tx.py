@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -136,6 +137,53 @@ def test_one_connection_serves_the_next_effect_clean(app: Tenure) -> None:
     spoil_and_look.enqueue_many_sync([{"turn": turn} for turn in range(5)])
     burst(app, concurrency=1)
     assert seen == [('"$user", public', 7)] * 5
+
+
+def test_no_prepared_statement_of_a_handler_meets_the_next_effect(app: Tenure) -> None:
+    @app.job(effect=True, max_attempts=1)
+    async def prepare(tx: AsyncConnection, turn: int) -> None:
+        await tx.execute("prepare mine as select 1")
+
+    tickets = prepare.enqueue_many_sync([{"turn": turn} for turn in range(10)])
+    burst(app, concurrency=1)
+    assert {record(app, ticket.id).state for ticket in tickets} == {State.DONE}
+
+
+@pytest.mark.parametrize("way", ["by statement", "by psycopg"])
+def test_a_handler_that_deallocates_everything_is_no_trouble_to_anybody(
+    app: Tenure, database: psycopg.Connection[Any], way: str
+) -> None:
+    """psycopg does that by itself when something was dropped or rolled back."""
+
+    @app.job(effect=True, max_attempts=1)
+    async def rude(tx: AsyncConnection, turn: int) -> None:
+        if way == "by statement":
+            await tx.execute("deallocate all")
+        else:
+            await tx.execute("select 1", prepare=True)
+            await tx.execute("create temporary table mine (x int)")
+            await tx.execute("drop table mine")
+        await tx.execute(INSERT, [f"rude {turn}"])
+
+    @app.job(effect=True, max_attempts=1)
+    async def polite(tx: AsyncConnection, turn: int) -> None:
+        await tx.execute(INSERT, [f"polite {turn}"])
+
+    for kind in (polite, rude, polite, rude):
+        kind.enqueue_many_sync([{"turn": turn} for turn in range(5)])
+        burst(app, concurrency=1)
+    assert written(database) == sorted([f"{who} {turn}" for who in ("rude", "polite") for turn in range(5)] * 2)
+
+
+def test_a_result_is_kept_as_it_is_whatever_encoding_the_handler_has_chosen(app: Tenure) -> None:
+    @app.job(effect=True)
+    async def encode(tx: AsyncConnection) -> str:
+        await tx.execute("set client_encoding to latin1")
+        return "Grüße"
+
+    ticket = encode.enqueue_sync()
+    burst(app)
+    assert json.loads(record(app, ticket.id).result or "") == "Grüße"
 
 
 def test_a_connection_kept_beyond_its_effect_is_of_no_use(app: Tenure, database: psycopg.Connection[Any]) -> None:

@@ -26,6 +26,11 @@ class Psycopg:
     def fetch(self, statement: Statement) -> Rows:
         """Run a statement with a cursor of our own, whatever the connection's owner prefers."""
         with self._cursor() as cursor:
+            if statement.stream is not None:
+                with cursor.copy(statement.text) as copy:
+                    for block in statement.stream:
+                        copy.write(block)
+                return []
             cursor.execute(statement.text, statement.values or None)
             return cursor.fetchall() if statement.answers else []
 
@@ -48,6 +53,11 @@ class AsyncPsycopg:
     async def fetch(self, statement: Statement) -> Rows:
         """Run a statement with a cursor of our own, whatever the connection's owner prefers."""
         async with self._cursor() as cursor:
+            if statement.stream is not None:
+                async with cursor.copy(statement.text) as copy:
+                    for block in statement.stream:
+                        await copy.write(block)
+                return []
             await cursor.execute(statement.text, statement.values or None)
             return await cursor.fetchall() if statement.answers else []
 

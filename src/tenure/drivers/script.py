@@ -7,7 +7,7 @@ a connection: ours, or one that somebody lent.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -51,11 +51,13 @@ class Statement(NamedTuple):
         text: SQL with ``%(name)s`` where a value goes, and no other ``%``.
         values: by name.
         answers: it has rows, also in a pipeline, where they are not there at once.
+        stream: what a COPY is fed, in blocks; on connections of our own alone.
     """
 
     text: str
     values: Mapping[str, Any] = {}
     answers: bool = True
+    stream: Iterable[bytes] | None = None
 
 
 Script = Generator[Statement, Rows, T]

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import psycopg
 
-from tenure.drivers import Script, arun, run
-from tenure.drivers.psycopg import AsyncLent, Lent
-from tenure.effects.steps import Steps
+from tenure.effects.steps import Done, Steps
 from tenure.store.connections import cut
 from tenure.tx import EffectConnection, ThreadConnection, ours
 
@@ -52,14 +51,20 @@ class Opened(Protocol):
     async def conclude(self) -> None:
         """See that all the handler did is in the transaction, and the transaction sound."""
 
-    async def commit(self, result: str | None) -> None:
-        """Complete and commit."""
+    async def commit(self, done: Sequence[Done]) -> None:
+        """Complete and commit what is written in the transaction."""
 
     async def undo(self) -> None:
         """Leave no transaction open; a connection that cannot even do that is closed."""
 
+    async def withdraw(self) -> None:
+        """Take the effect back out of a transaction that it shares; raises what keeps it from being done."""
+
+    async def let_go(self) -> None:
+        """Nothing of the handler is left on the connection's object, or it is closed."""
+
     async def leave(self) -> None:
-        """Make the connection fit for the next effect, or close it."""
+        """The same, and make the session fit for the next effect, or close it."""
 
 
 class OnLoop:
@@ -74,7 +79,10 @@ class OnLoop:
         self.steps = steps
         self._lend = lend
         self._loan: Loan | None = None
-        conn.starts_with(lambda: arun(steps.begin(), AsyncLent(conn)))
+        conn.starts_with(self._begin)
+
+    async def _begin(self) -> None:
+        await self._conn.say(self.steps.begin(self._conn))
 
     async def call(self, handler: Callable[[Any], Any]) -> Any:
         """As ``Opened``."""
@@ -92,17 +100,17 @@ class OnLoop:
         """As ``Opened``."""
         begun = await self._conn.over()
         self._conn.require()
+        if not begun:
+            await self._begin()
         with ours():
-            if not begun:
-                await self._say(self.steps.begin())
             if self._loan is not None:
                 await self._loan.flush()
-            await self._say(self.steps.check())
+            async with self._conn.lock:  # which nothing that the handler has left open may hold
+                self.steps.require_open(self._conn)
 
-    async def commit(self, result: str | None) -> None:
+    async def commit(self, done: Sequence[Done]) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
-        with ours():
-            await _undisturbed(asyncio.ensure_future(self._say(self.steps.commit(result))))
+        await self._conn.say(self.steps.end(self._conn, done), through=True)
 
     async def undo(self) -> None:
         """As ``Opened``."""
@@ -112,20 +120,32 @@ class OnLoop:
         except psycopg.Error:
             await self._conn.close()
 
+    async def withdraw(self) -> None:
+        """As ``Opened``."""
+        await self._conn.over()
+        await self._conn.say(self.steps.undo(self._conn))
+
+    async def let_go(self) -> None:
+        """As ``Opened``."""
+        loan, self._loan = self._loan, None
+        try:
+            if loan is not None:
+                with ours():
+                    await loan.end()
+            self._conn.forget()
+        except Exception as error:
+            log.debug("a connection is closed that could not be let go: %r", error)
+            await self._conn.close()
+
     async def leave(self) -> None:
         """As ``Opened``."""
+        await self.let_go()
         try:
-            if self._loan is not None:
-                with ours():
-                    await self._loan.end()
             if not self._conn.closed:
-                await self._conn.clean()
+                await self._conn.restore()
         except Exception as error:
             log.debug("a connection is closed that could not be cleaned: %r", error)
             await self._conn.close()
-
-    async def _say(self, script: Script[T]) -> T:
-        return await arun(script, AsyncLent(self._conn))
 
 
 class InThread:
@@ -147,7 +167,10 @@ class InThread:
         self._loan: Loan | None = None
         self._threads = threads
         self._busy: Future[Any] | None = None
-        conn.starts_with(lambda: run(steps.begin(), Lent(conn)))
+        conn.starts_with(self._begin)
+
+    def _begin(self) -> None:
+        self._conn.say(self.steps.begin(self._conn))
 
     async def call(self, handler: Callable[[Any], Any]) -> Any:
         """As ``Opened``."""
@@ -174,21 +197,19 @@ class InThread:
     def _conclude(self) -> None:
         begun = self._conn.over()
         self._conn.require()
+        if not begun:
+            self._begin()
         with ours():
-            if not begun:
-                self._say(self.steps.begin())
             if self._loan is not None:
                 self._loan.flush()
-            self._say(self.steps.check())
+            with self._conn.lock:  # which nothing that the handler has left open may hold
+                self.steps.require_open(self._conn)
 
-    async def commit(self, result: str | None) -> None:
+    async def commit(self, done: Sequence[Done]) -> None:
         """As ``Opened``; seen through although somebody cancels the waiter."""
 
-        def commit() -> None:
-            with ours():
-                self._say(self.steps.commit(result))
-
-        await _undisturbed(asyncio.ensure_future(self._in_thread(commit)))
+        commit = partial(self._conn.say, self.steps.end(self._conn, done))
+        await undisturbed(asyncio.ensure_future(self._in_thread(commit)))
 
     async def undo(self) -> None:
         """As ``Opened``."""
@@ -204,27 +225,59 @@ class InThread:
         except psycopg.Error:
             self._conn.close()
 
+    async def withdraw(self) -> None:
+        """As ``Opened``."""
+        if self._abandoned():
+            cut(self._conn)
+            raise psycopg.OperationalError("the effect's handler is still at work: its connection is given up")
+        await self._in_thread(self._withdraw)
+
+    def _withdraw(self) -> None:
+        self._conn.over()
+        self._conn.say(self.steps.undo(self._conn))
+
+    async def let_go(self) -> None:
+        """As ``Opened``."""
+        if self._given_up():
+            return
+        if self._loan is None:
+            self._conn.forget()
+        else:
+            await self._in_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        loan, self._loan = self._loan, None
+        try:
+            if loan is not None:
+                with ours():
+                    loan.end()
+            self._conn.forget()
+        except Exception as error:
+            log.debug("a connection is closed that could not be let go: %r", error)
+            self._conn.close()
+
     async def leave(self) -> None:
         """As ``Opened``."""
-        if self._busy is not None and self._abandoned():
-            self._conn.abandoned = True
-            self._busy.add_done_callback(lambda _: self._conn.close())
-            return
-        await self._in_thread(self._leave)
+        await self.let_go()
+        if not self._conn.abandoned and not self._conn.clean:
+            await self._in_thread(self._restore)
 
-    def _leave(self) -> None:
+    def _restore(self) -> None:
         try:
-            if self._loan is not None:
-                with ours():
-                    self._loan.end()
             if not self._conn.closed:
-                self._conn.clean()
+                self._conn.restore()
         except Exception as error:
             log.debug("a connection is closed that could not be cleaned: %r", error)
             self._conn.close()
 
-    def _say(self, script: Script[T]) -> T:
-        return run(script, Lent(self._conn))
+    def _given_up(self) -> bool:
+        """Whether a thread is still in the handler, which then closes the connection at its end."""
+        if self._busy is None or not self._abandoned():
+            return False
+        if not self._conn.abandoned:
+            self._conn.abandoned = True
+            self._busy.add_done_callback(lambda _: self._conn.close())
+        return True
 
     def _abandoned(self) -> bool:
         """Whether a thread is still in the handler, and nobody waits for it."""
@@ -246,7 +299,7 @@ def caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-async def _undisturbed(task: asyncio.Future[None]) -> None:
+async def undisturbed(task: asyncio.Future[T]) -> T:
     """See it through although somebody cancels the waiter: what was sent to the database decides, not the waiter."""
     while not task.done():
         try:
@@ -256,4 +309,4 @@ async def _undisturbed(task: asyncio.Future[None]) -> None:
                 raise
         except BaseException:  # noqa: S110 - it is raised below, from the task
             pass
-    task.result()
+    return task.result()

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from psycopg import Connection
 
+from tenure.drivers.pipeline import Prepared
 from tenure.errors import OUTAGE
 from tenure.store.connections import aconnect, connect, is_fit, is_stale
-from tenure.tx import EffectConnection, ThreadConnection
+from tenure.tx import AnyConnection, EffectConnection, ThreadConnection
 
 log = logging.getLogger("tenure.worker")
 
-AnyConnection = EffectConnection | ThreadConnection
 C = TypeVar("C", EffectConnection, ThreadConnection)
 
 _OUTAGE = (0.2, 5.0)  # seconds between two tries to connect, first and longest
@@ -38,43 +37,41 @@ class Pool:
         self._dsn = dsn
         self._size = size
         self._threads = threads
+        self._prepare = prepare
         self._options: dict[str, Any] = {} if prepare else {"prepare_threshold": None}
         self._slots = asyncio.Semaphore(size)
         self._taken = 0
         self._idle: list[AnyConnection] = []
 
-    @asynccontextmanager
-    async def for_loop(self) -> AsyncIterator[EffectConnection]:
-        """One for the event loop, for the length of the block; kept afterwards if it is fit for use."""
-        async with self._one(EffectConnection, self._connected) as conn:
-            yield conn
+    async def for_loop(self) -> EffectConnection:
+        """One for the event loop; to be given back."""
+        return await self._taken_one(EffectConnection, self._connected)
 
-    @asynccontextmanager
-    async def for_thread(self) -> AsyncIterator[ThreadConnection]:
-        """The same for a thread. Who still uses it at the end of the block has made it ``abandoned`` before."""
-        async with self._one(ThreadConnection, self._connected_for_thread) as conn:
-            yield conn
+    async def for_thread(self) -> ThreadConnection:
+        """The same for a thread."""
+        return await self._taken_one(ThreadConnection, self._connected_for_thread)
 
-    @asynccontextmanager
-    async def _one(self, cls: type[C], connected: Callable[[], Awaitable[C]]) -> AsyncIterator[C]:
-        async with self._slots:
-            self._taken += 1
-            try:
-                conn = await self._got(cls, connected)
-                try:
-                    yield conn
-                finally:
-                    self._give_back(conn)
-            finally:
-                self._taken -= 1
+    async def _taken_one(self, cls: type[C], connected: Callable[[], Awaitable[C]]) -> C:
+        await self._slots.acquire()
+        self._taken += 1
+        try:
+            return await self._got(cls, connected)
+        except BaseException:
+            self._free()
+            raise
 
-    def _give_back(self, conn: AnyConnection) -> None:
-        if conn.abandoned:
-            return
-        if is_fit(conn):
-            self._idle.append(conn)
-        else:
-            conn.pgconn.finish()
+    def give_back(self, conn: AnyConnection) -> None:
+        """It is kept if it is fit for use. Who still uses it has made it ``abandoned`` before."""
+        if not conn.abandoned:
+            if is_fit(conn):
+                self._idle.append(conn)
+            else:
+                conn.pgconn.finish()
+        self._free()
+
+    def _free(self) -> None:
+        self._taken -= 1
+        self._slots.release()
 
     def _fresh(self, cls: type[C]) -> C | None:
         for conn in reversed(self._idle):
@@ -94,7 +91,9 @@ class Pool:
             while self._idle and self._taken + len(self._idle) > self._size:
                 self._idle.pop(0).pgconn.finish()  # one of the other sort
             try:
-                return await connected()
+                conn = await connected()
+                conn.prepared = Prepared() if self._prepare else None
+                return conn
             except OUTAGE as error:
                 log.warning("no connection for an effect, trying again: %s", error.what)
                 await asyncio.sleep(pause)

@@ -6,34 +6,26 @@ three times, without spending an attempt.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import psycopg
 
-from tenure.effects.opened import InThread, OnLoop, Opened
+from tenure.effects.attempt import Around, Attempt, Handler, opened_on, written
+from tenure.effects.company import Companies
+from tenure.effects.effect import AloneError, DeallocatedError, Effect, LeasesLostError
+from tenure.effects.opened import Opened
 from tenure.effects.pool import Pool
-from tenure.effects.steps import Effect, Steps
-from tenure.forms import Form
+from tenure.effects.steps import Transaction
+from tenure.errors import LeaseLost
 from tenure.store.postgres import PostgresStore
+from tenure.tx import AnyConnection
 
 RERUNS = 3
 """How often an effect is run again in place after a serialization failure or deadlock."""
 
-_AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
-
-Handler: TypeAlias = Callable[[Any], Any]
-"""Called with ``tx``; its answer is awaited where ``tx`` is for the event loop."""
-
-Around: TypeAlias = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Called with what runs the handler; answers the result."""
-
-
-class GaveUpError(Exception):
-    """The handler was told to stop, and knew: what it left is no whole effect, and is rolled back."""
+_AGAIN = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, DeallocatedError)
 
 
 class Effects:
@@ -50,6 +42,7 @@ class Effects:
         self._store = store
         self._threads = threads
         self._pool = Pool(store.dsn, size, threads, prepare=prepare)
+        self._companies = Companies(store, self._pool, threads)
 
     async def run(
         self,
@@ -76,81 +69,66 @@ class Effects:
             CommitUnknownError: the connection died around the commit.
             Whatever the handler raises, after the rollback.
         """
+        attempt = Attempt(effect, handler, stored, settling, around)
+        if effect.group > 1:
+            try:
+                return await self._companies.run(attempt)
+            except AloneError:
+                pass
+            except Exception as error:
+                if not _again(error):
+                    raise
+        return await self._alone(attempt)
+
+    async def _alone(self, attempt: Attempt) -> str | None:
+        """In a transaction of its own; again if the database asks for that."""
+        prepare = True
         for rerun in range(RERUNS + 1):
             try:
-                async with self._opened(effect) as opened:
-                    return await _once(opened, effect, handler, stored, settling, around)
+                return await self._once(attempt, prepare=prepare)
             except Exception as error:
                 if rerun == RERUNS or not _again(error):
                     raise
+                prepare = prepare and not isinstance(error, DeallocatedError)
         raise AssertionError("unreachable")
 
-    @asynccontextmanager
-    async def _opened(self, effect: Effect) -> AsyncIterator[Opened]:
-        """The effect on a connection, which is clean afterwards."""
-        steps = Steps(effect, self._store)
-        lend = _lender(effect.form)
-        opened: Opened
-        if effect.form.on_loop:
-            async with self._pool.for_loop() as conn:
-                opened = OnLoop(conn, steps, lend)
-                try:
-                    yield opened
-                finally:
-                    await opened.leave()
-        else:
-            async with self._pool.for_thread() as thread_conn:
-                opened = InThread(thread_conn, steps, lend, self._threads)
-                try:
-                    yield opened
-                finally:
-                    await opened.leave()
+    async def _once(self, attempt: Attempt, *, prepare: bool) -> str | None:
+        conn: AnyConnection
+        conn = await (self._pool.for_loop() if attempt.effect.form.on_loop else self._pool.for_thread())
+        opened = opened_on(conn, attempt.effect, Transaction(self._store), self._threads)
+        kept, conn.prepared = conn.prepared, conn.prepared if prepare else None
+        try:
+            try:
+                return await _made(opened, attempt)
+            finally:
+                await opened.leave()
+        finally:
+            conn.prepared = kept
+            self._pool.give_back(conn)
 
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.close()
 
 
-async def _once(
-    opened: Opened,
-    effect: Effect,
-    handler: Handler,
-    stored: Callable[[Any], str | None],
-    settling: Callable[[bool], None],
-    around: Around,
-) -> str | None:
+async def _made(opened: Opened, attempt: Attempt) -> str | None:
+    """All of it, or nothing."""
     try:
-        try:
-            result = await around(partial(opened.call, handler))
-        except Exception as error:
-            if (done_before := opened.steps.done_before) is not None:  # the handler has turned it into something else
-                raise done_before from error
-            raise
-        finally:
-            opened.over()
-        if effect.job.stop is not None and effect.job.stop.heard:
-            raise GaveUpError("the handler was told to stop, and did")
-        await opened.conclude()
-        text = stored(result)
-        settling(True)
-        await opened.commit(text)
-        return text
-    except BaseException:
+        done = await written(opened, attempt)
+        await opened.commit([done])
+    except BaseException as error:
         try:
             await opened.undo()
         finally:
-            settling(False)
+            attempt.settling(False)
+        if isinstance(error, LeasesLostError):
+            raise LeaseLost(
+                f"Job {attempt.effect.job.id} is not ours any more.", kept="Its effect was rolled back."
+            ) from error
         raise
+    return done.result
 
 
 def _again(error: Exception) -> bool:
     """Whether the database asks for another try, in psycopg's words or as SQLAlchemy passes them on."""
     return isinstance(error, _AGAIN) or isinstance(getattr(error, "orig", None), _AGAIN)
-
-
-def _lender(form: Form) -> Callable[[Any], Any] | None:
-    if form.alchemy is None:
-        return None
-    from tenure.effects import alchemy  # the handler's module has imported SQLAlchemy; others do without it
-
-    return alchemy.lender(form)

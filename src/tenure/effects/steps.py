@@ -1,154 +1,219 @@
-"""What an effect says to the database, step by step: as scripts, for the event loop and for threads alike."""
+"""What effects say to the database: each step in one round trip, on the event loop and in threads alike.
+
+A transaction is one effect's, or that of several which come one after another, each behind a savepoint of its own.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 import psycopg
+from psycopg import pq
+from psycopg.abc import PQGen
 
-from tenure.drivers import Script, Statement
-from tenure.errors import LeaseLost, Permanent
-from tenure.faultpoints import point
-from tenure.forms import Form
-from tenure.job import Job
+from tenure.drivers import Statement
+from tenure.drivers.pipeline import talk
+from tenure.drivers.session import CLEAN, RESET, leaves_prepared
+from tenure.effects.effect import (
+    AloneError,
+    AlreadyDoneError,
+    CommitUnknownError,
+    DeallocatedError,
+    Effect,
+    LeasesLostError,
+)
+from tenure.errors import Permanent
+from tenure.faultpoints import is_armed, point
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Complete, Completion, Dedup, Keep, Kept
+from tenure.store.protocol import CompleteEffects, Completion, Keep, Kept
+from tenure.store.statements import alone
+from tenure.tx import AnyConnection
 
-_COMMIT = Statement("commit", answers=False)
-_XID = Statement("select pg_current_xact_id()::text")
+_BEGIN, _COMMIT, _ROLLBACK = map(Statement, ("begin", "commit", "rollback"))
+_SAVEPOINT, _RELEASE, _BACK = map(Statement, ("savepoint tenure", "release tenure", "rollback to tenure"))
 
-ON_LOOP = Form(on_loop=True)
-"""psycopg's connection for the event loop."""
+_SHUTDOWN = "57P"
+"""Class of the errors with which a server ends a connection; at a commit they do not say on which side of it."""
 
-
-class AlreadyDoneError(BaseException):
-    """The effect is there already. Not an ``Exception``: a handler's own ``except`` must not swallow it.
-
-    Args:
-        result: JSON text of the result it had, where that is kept for others.
-    """
-
-    def __init__(self, result: str | None = None) -> None:
-        super().__init__()
-        self.result = result
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-class CommitUnknownError(BaseException):
-    """The connection died around the effect's commit; whether it happened, the job's place will tell."""
+class Done(NamedTuple):
+    """An effect that is written, and the JSON text of its result."""
+
+    effect: Effect
+    result: str | None
 
 
-class Effect(NamedTuple):
-    """One attempt at an effect.
-
-    Args:
-        job, token: what the completion is fenced by.
-        dedup: the row that makes it unique.
-        shared: other jobs may have the same dedup key, so the result is kept for them.
-        form: what the handler gets as ``tx``.
-    """
-
-    job: Job
-    token: UUID
-    dedup: Dedup
-    shared: bool = False
-    form: Form = ON_LOOP
-
-
-def by_idempotency_key(job: Job, token: UUID, form: Form = ON_LOOP, *, ttl: float) -> Effect:
-    """An effect that is this job's alone.
-
-    Args:
-        ttl: how long the dedup row of a keyless job is kept, seconds; that of a keyed one goes with the key's row.
-    """
-    dedup = Dedup(job.key_queue or job.queue, job.idempotency_key, "", job.id, None if job.key is not None else ttl)
-    return Effect(job, token, dedup, form=form)
-
-
-def by_natural_key(job: Job, token: UUID, key: str, form: Form = ON_LOOP, *, ttl: float) -> Effect:
-    """An effect of all jobs with the same natural key, in whatever queue they are.
-
-    Args:
-        key: with the kind's name in it.
-        ttl: how long the dedup row is kept, seconds; not less than until the end of the job that wrote it.
-    """
-    return Effect(job, token, Dedup("", key, "", job.id, ttl), shared=True, form=form)
-
-
-class Steps:
-    """The scripts of one attempt, in their order: ``begin``, ``check``, ``commit``.
+class Transaction:
+    """The transaction of an effect, or of several.
 
     Args:
         store: whose statements are said.
-
-    ``done_before`` is what ``begin`` has raised where the effect was there already.
+        shared: several effects may come into it, one after another.
     """
 
-    def __init__(self, effect: Effect, store: PostgresStore) -> None:
-        self._effect = effect
+    def __init__(self, store: PostgresStore, *, shared: bool = False) -> None:
         self._store = store
+        self._shared = shared
         self._xid: str | None = None
-        self.done_before: AlreadyDoneError | None = None
 
-    def begin(self) -> Script[None]:
-        """Open the transaction and write the dedup row; waits for another transaction that is writing the same.
+    def begin(self, conn: AnyConnection, effect: Effect) -> PQGen[None]:
+        """Open it, or go on in it, and write the dedup row; waits for another transaction that is writing the same.
 
         Raises:
             AlreadyDoneError: the row is there.
+            AloneError: others have left the transaction in a state in which that cannot be done.
         """
-        dedup = self._effect.dedup
-        idle = int(self._effect.job.lease * 1000)
-        yield Statement(f"begin; set local idle_in_transaction_session_timeout = {idle}", answers=False)
-        point("effect.before_dedup")
-        if not (yield from self._store.script(dedup)):
-            self.done_before = AlreadyDoneError((yield from self._kept()))
-            raise self.done_before
-        self._xid = yield from _transaction_id()
+        first = conn.pgconn.transaction_status == pq.TransactionStatus.IDLE
+        opening, written = self._opening(effect, first=first), [self._store.statement(effect.dedup)]
+        answers: list[pq.abc.PGresult] = []
+        try:
+            yield from _in_one(conn, opening, "effect.before_dedup", written, answers)
+        except psycopg.Error as error:
+            if not first:
+                raise AloneError from error
+            if not isinstance(error, psycopg.errors.InvalidSqlStatementName):
+                raise
+            # an earlier handler has deallocated what is not its own
+            yield from talk(conn, [_ROLLBACK, *opening, *written], answers)
+        if not answers[-1].ntuples:
+            raise AlreadyDoneError((yield from self._kept(conn, effect)))
+        self._xid = _value(answers[-1])
         point("effect.after_dedup")
 
-    def check(self) -> Script[None]:
-        """See that the transaction is the one that wrote the dedup row, and can commit."""
-        try:
-            xid = yield from _transaction_id()
-        except psycopg.errors.InFailedSqlTransaction:
-            raise psycopg.errors.InFailedSqlTransaction(
-                "a statement of the effect failed and the handler went on; put such a statement into a savepoint"
-                " (tx.transaction(); SQLAlchemy: tx.begin_nested())"
-            ) from None
-        if xid != self._xid:
-            raise Permanent("the handler ended the effect's transaction itself; what it committed stays")
+    def _opening(self, effect: Effect, *, first: bool) -> list[Statement]:
+        idle = int(effect.job.lease * 1000)
+        limit = Statement(f"set local idle_in_transaction_session_timeout = {idle}")
+        if not self._shared:
+            return [_BEGIN, limit]
+        return [_BEGIN, limit, _SAVEPOINT] if first else [_RELEASE, *RESET, limit, _SAVEPOINT]
 
-    def commit(self, result: str | None) -> Script[None]:
-        """Complete the job, fenced, and commit.
+    def _kept(self, conn: AnyConnection, effect: Effect) -> PQGen[str | None]:
+        if not effect.shared:
+            return None
+        dedup = effect.dedup
+        answers: list[pq.abc.PGresult] = []
+        yield from talk(conn, [self._store.statement(Kept(dedup.queue, dedup.dedup_key, dedup.step))], answers)
+        return _value(answers[0])
+
+    def end(self, conn: AnyConnection, done: Sequence[Done]) -> PQGen[None]:
+        """Complete the jobs, fenced, and commit; then take back what handlers have changed of the session.
 
         Raises:
-            LeaseLost: the job is not ours any more.
+            LeasesLostError: some of the jobs are not ours any more; nothing is committed.
+            Permanent: the transaction is not the one that wrote the dedup rows.
             CommitUnknownError: the connection died around the commit.
         """
-        job, dedup = self._effect.job, self._effect.dedup
         point("effect.before_complete")
-        if self._effect.shared:
-            yield from self._store.script(Keep(dedup.queue, dedup.dedup_key, dedup.step, result))
-        completion = Complete(job.queue, [Completion(job.id, self._effect.token, result)])
-        answers = yield from self._store.script(completion)
-        if answers[job.id] != "settled":
-            raise LeaseLost(f"Job {job.id} is not ours any more.", kept="Its effect was rolled back.")
-        point("effect.before_commit")
+        ending = [*self._keeping(done), self._completing(done)]
+        answers: list[pq.abc.PGresult] = []
         try:
-            yield _COMMIT
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None:
-                raise CommitUnknownError from error
-            raise
+            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
+            conn.clean = not leaves_prepared(answers)
+        except psycopg.Error as error:
+            if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
+                _tell(error, at_commit=len(answers) == len(ending))
         point("effect.after_commit")
 
-    def _kept(self) -> Script[str | None]:
-        if not self._effect.shared:
-            return None
-        dedup = self._effect.dedup
-        return (yield from self._store.script(Kept(dedup.queue, dedup.dedup_key, dedup.step)))
+    def _keeping(self, done: Sequence[Done]) -> list[Statement]:
+        rows = [(effect.dedup, result) for effect, result in done if effect.shared]
+        return [self._store.statement(Keep(row.queue, row.dedup_key, row.step, result)) for row, result in rows]
+
+    def _completing(self, done: Sequence[Done]) -> Statement:
+        items = [Completion(effect.job.id, effect.token, result) for effect, result in done]
+        said = self._store.statement(CompleteEffects(done[0].effect.job.queue, items, self._xid or ""))
+        return Statement(alone(said.text), {**said.values, **items[0]._asdict()}) if len(items) == 1 else said
 
 
-def _transaction_id() -> Script[str]:
-    [(xid,)] = yield _XID
-    return str(xid)
+class Steps:
+    """What one attempt says: ``begin``, ``end``, in a transaction of its own or one that it shares.
+
+    ``instead`` is what ``begin`` has raised that no handler may turn into something else.
+    """
+
+    def __init__(self, effect: Effect, transaction: Transaction) -> None:
+        self._effect = effect
+        self._transaction = transaction
+        self._begun = False
+        self.instead: AlreadyDoneError | AloneError | None = None
+
+    def begin(self, conn: AnyConnection) -> PQGen[None]:
+        """As ``Transaction``."""
+        self._begun = True
+        try:
+            yield from self._transaction.begin(conn, self._effect)
+        except (AlreadyDoneError, AloneError) as error:
+            self.instead = error
+            raise
+
+    def require_open(self, conn: AnyConnection) -> None:
+        """See that the connection is there, and a transaction on it that can commit.
+
+        Raises:
+            psycopg.OperationalError: it is lost.
+            Permanent: the handler has ended it.
+            psycopg.errors.InFailedSqlTransaction: a statement failed, and the handler went on.
+        """
+        conn.pgconn.consume_input()
+        match conn.pgconn.transaction_status:
+            case pq.TransactionStatus.IDLE:
+                raise _ended()
+            case pq.TransactionStatus.INERROR:
+                raise psycopg.errors.InFailedSqlTransaction(
+                    "a statement of the effect failed and the handler went on; put such a statement into a savepoint"
+                    " (tx.transaction(); SQLAlchemy: tx.begin_nested())"
+                )
+
+    def end(self, conn: AnyConnection, done: Sequence[Done]) -> PQGen[None]:
+        """As ``Transaction``."""
+        yield from self._transaction.end(conn, done)
+
+    def undo(self, conn: AnyConnection) -> PQGen[None]:
+        """Take this effect back out of a transaction that it shares, if that is still there."""
+        if self._begun and conn.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            yield from talk(conn, [_BACK], [])
+            yield from conn.doubted()
+
+
+def _in_one(
+    conn: AnyConnection,
+    first: Sequence[Statement],
+    name: str,
+    second: Sequence[Statement],
+    answers: list[pq.abc.PGresult],
+) -> PQGen[None]:
+    """Say both in one round trip; in two, if a test wants to stand between them."""
+    if is_armed(name):
+        yield from talk(conn, first, answers)
+        point(name)
+        yield from talk(conn, second, answers)
+    else:
+        yield from talk(conn, [*first, *second], answers)
+
+
+def _value(result: pq.abc.PGresult) -> str | None:
+    """The one that it has, as text."""
+    value = result.get_value(0, 0) if result.ntuples else None
+    return None if value is None else value.decode()
+
+
+def _tell(error: psycopg.Error, *, at_commit: bool) -> NoReturn:
+    """Raise what an error of the last round trip means."""
+    if error.sqlstate is None or (at_commit and error.sqlstate.startswith(_SHUTDOWN)):
+        raise CommitUnknownError from error
+    if isinstance(error, psycopg.errors.InvalidSqlStatementName):
+        raise DeallocatedError from error
+    told = error.diag.message_primary or ""
+    if '"tenure: lost' in told:
+        raise LeasesLostError({UUID(id) for id in _ID.findall(told)}) from error
+    if '"tenure: another transaction' in told:
+        raise _ended() from error
+    raise error
+
+
+def _ended() -> Permanent:
+    return Permanent("the handler ended the effect's transaction itself; what it committed stays")

@@ -36,6 +36,8 @@ _ROLLBACK = Statement("rollback", answers=False)
 def accepting(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     """Accept, looking again for keys that another session committed meanwhile, and replace what is to be replaced."""
     answers = yield from _seen(op, ask)
+    if not any(job.replace for job in op.jobs):
+        return answers
     held = [
         (place, job._replace(id=told.id))
         for place, (job, told) in enumerate(zip(op.jobs, answers, strict=True))

@@ -1,8 +1,13 @@
-"""Columns of parameters, as the server takes them with the least work: UUIDs in binary, and nothing for nothing."""
+"""Columns of parameters, as they are written and read with the least work: in binary, and nothing for nothing.
+
+psycopg writes an array as text, and asks for each member how it is to be quoted. For ten thousand payloads that takes as
+long as the insert.
+"""
 
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +20,12 @@ _UUID_ARRAY = 2951
 _HEAD = b"\x00\x00\x00\x01\x00\x00\x00\x00" + _UUID.to_bytes(4, "big")  # one dimension, no nulls, of UUIDs
 _LOWER_BOUND = b"\x00\x00\x00\x01"
 _LENGTH = b"\x00\x00\x00\x10"
+
+_TEXT = 25
+_TEXT_ARRAY = 1009
+_head = struct.Struct("!iiIii").pack  # dimensions, whether there are nulls, type, members, lower bound
+_length = struct.Struct("!i").pack
+_NULL = _length(-1)
 
 
 class Ids(list[UUID]):
@@ -34,9 +45,31 @@ class _IdsDumper(Dumper):
         return _HEAD + len(obj).to_bytes(4, "big") + _LOWER_BOUND + elements
 
 
+class Texts(list[str | None]):
+    """A column of texts, some of them None."""
+
+
+class _TextsDumper(Dumper):
+    """Writes them as the binary form of ``text[]``."""
+
+    format = pq.Format.BINARY
+    oid = _TEXT_ARRAY
+
+    def dump(self, obj: Texts) -> Buffer:
+        parts = [_head(1, None in obj, _TEXT, len(obj), 1)]
+        for text in obj:
+            if text is None:
+                parts.append(_NULL)
+            else:
+                data = text.encode()
+                parts += _length(len(data)), data
+        return b"".join(parts)
+
+
 def register(context: AdaptContext) -> None:
     """Teach a connection of ours to write them."""
     context.adapters.register_dumper(Ids, _IdsDumper)
+    context.adapters.register_dumper(Texts, _TextsDumper)
 
 
 def column(values: tuple[Any, ...]) -> list[Any] | None:
@@ -49,4 +82,7 @@ def column(values: tuple[Any, ...]) -> list[Any] | None:
         return Ids(values)
     if isinstance(first, (dict, list)):
         return [json.dumps(value) for value in values]
-    return None if first is None and values.count(None) == len(values) else list(values)
+    said = next((value for value in values if value is not None), None)
+    if isinstance(said, str):
+        return Texts(values)
+    return None if said is None else list(values)

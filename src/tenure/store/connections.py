@@ -119,7 +119,7 @@ def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip."""
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
-        " set_config('default_transaction_isolation', 'read committed', false)"
+        " set_config('default_transaction_isolation', 'read committed', false), set_config('jit', 'off', false)"
     )
     if patience is None:
         return asked

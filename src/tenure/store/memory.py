@@ -355,12 +355,12 @@ class MemoryStore:
     # ------------------------------------------------------------------------------------------------------- effects
 
     @_do.register
-    def _dedup(self, op: ops.Dedup) -> bool:
+    def _dedup(self, op: ops.Dedup) -> str | None:
         where = op.queue, op.dedup_key, op.step
         if where in self._effects:
-            return False
+            return None
         self._effects[where] = Effect(op.job_id, None if op.ttl is None else self._later(op.ttl))
-        return True
+        return "1"
 
     @_do.register
     def _keep(self, op: ops.Keep) -> None:

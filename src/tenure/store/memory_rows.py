@@ -14,8 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from tenure.job import Job, Record, State
-from tenure.store.protocol import Low
-from tenure.store.protocol import Known
+from tenure.store.protocol import Known, Low
 
 HISTORY = 10
 """How many of its last failures travel with a job."""

@@ -12,7 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import fields
 from functools import cache
 from operator import itemgetter
@@ -30,6 +30,7 @@ from tenure.store import protocol as p
 from tenure.store.acceptance import accepting, accepting_again, accepting_alone
 from tenure.store.arrays import column
 from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
+from tenure.store.entry import entering, entering_alone
 from tenure.store.explained import explained
 from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
 from tenure.store.statements import schema_name, statement
@@ -106,6 +107,10 @@ class PostgresStore:
         """A connection for ``run`` in the hands of a caller who must be able to cut it."""
         return self._sync.take()
 
+    def aconnection(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """One of those that ``arun`` uses, for somebody who brings it back as it was."""
+        return self._async.take()
+
     def run(self, op: p.Op[T], conn: object = None) -> T:
         """Do an operation, on ``conn`` inside its transaction or on a connection of our own.
 
@@ -149,17 +154,25 @@ class PostgresStore:
 
     def script(self, op: p.Op[T]) -> Script[T]:
         """What is said for an operation, for scripts on somebody's connection; errors are the driver's own."""
-        return cast(Script[T], accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+        return cast("Script[T]", accepting(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+
+    def statement(self, op: p.Op[Any]) -> Statement:
+        """The statement of an operation that has just one, and its values."""
+        return Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
 
     def _alone(self, op: p.Op[T]) -> Script[T]:
         """What is said for it on a connection of our own, where there is no transaction around it."""
-        return cast(Script[T], accepting_alone(op, self._said)) if isinstance(op, p.Accept) else self._said(op)
+        return cast("Script[T]", accepting_alone(op, self._said_alone)) if isinstance(op, p.Accept) else self._said(op)
 
     def _said(self, op: p.Op[T]) -> Script[T]:
         """One statement, and its rows read."""
-        silent = isinstance(op, _SILENT)
-        rows = yield Statement(self._sql(op), _params(op), answers=not silent)
+        if isinstance(op, p.Accept):
+            return cast(T, (yield from entering(op, self.schema)))
+        rows = yield self.statement(op)
         return _read(op, rows)
+
+    def _said_alone(self, op: p.Op[T]) -> Script[T]:
+        return cast("Script[T]", entering_alone(op, self.schema)) if isinstance(op, p.Accept) else self._said(op)
 
     async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
         """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
@@ -292,11 +305,17 @@ def _fields(op: type[p.Op[Any]]) -> tuple[str, ...]:
     return _FIELDS[op]
 
 
+_PLAIN = frozenset({str, int, float, bool, UUID, type(None)})
+"""What is a parameter as it is: most fields, so it is asked first."""
+
+
 def _params(op: p.Op[Any]) -> Params:
     params: Params = {}
     for name in _fields(type(op)):
         value = getattr(op, name)
-        if isinstance(value, dict):
+        if type(value) in _PLAIN:
+            params[name] = value
+        elif isinstance(value, dict):
             params[name] = json.dumps(value)
         elif isinstance(value, Sequence) and value and isinstance(value[0], tuple):
             columns = zip(*value, strict=True)
@@ -308,11 +327,7 @@ def _params(op: p.Op[Any]) -> Params:
 
 def _nothing_to_do(op: p.Op[Any]) -> bool:
     """A batch of nothing needs no round trip."""
-    return any(
-        getattr(op, name) in ([], ())
-        for name in _fields(type(op))
-        if name in ("jobs", "items", "leases", "ids", "kinds", "known")
-    )
+    return any(not getattr(op, name) for name in _BATCHES[type(op)])
 
 
 # ------------------------------------------------------------------------------------------- how answers are read
@@ -348,10 +363,6 @@ def _record(row: tuple[Any, ...]) -> Record:
     return record._replace(state=State(record.state))
 
 
-def _accepted(_: p.Op[Any], rows: Rows) -> list[Accepted]:
-    return [Accepted(as_uuid(row[0]), row[1], State(row[2]), *row[3:]) for row in rows]
-
-
 def _ids(_: p.Op[Any], rows: Rows) -> list[UUID]:
     return [as_uuid(row[0]) for row in rows]
 
@@ -373,7 +384,7 @@ def _none(_: p.Op[Any], _rows: Rows) -> None:
 
 
 _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
-    p.Accept: _accepted,
+    p.Accept: lambda _, rows: list(map(Accepted._make, rows)),
     p.Replace: _ids,
     p.Follow: lambda _, rows: {row[0]: p.Whereabouts._make(row[1:]) for row in rows},
     p.LookUp: lambda _, rows: {row[0]: _record(row) for row in rows},
@@ -384,13 +395,14 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Adopt: _jobs,
     p.Extend: _mapping,
     p.Complete: _completions,
+    p.CompleteEffects: _none,
     p.Retry: _settlements,
     p.Throttle: _settlements,
     p.Snooze: _settlements,
     p.Bury: _settlements,
     p.Release: _settlements,
     p.Settled: lambda _, rows: {row[0] for row in rows},
-    p.Dedup: _any,
+    p.Dedup: lambda _, rows: rows[0][0] if rows else None,
     p.Keep: _none,
     p.Kept: lambda _, rows: rows[0][0] if rows else None,
     p.Cancel: _mapping,
@@ -417,6 +429,10 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
 
 
 _FIELDS = {op: tuple(field.name for field in fields(cast(Any, op))) for op in (*_READ, p.Upkeep)}
+_BATCHES = {
+    op: [name for name in names if name in ("jobs", "items", "leases", "ids", "kinds", "known")]
+    for op, names in _FIELDS.items()
+}
 
 
 def _read(op: p.Op[T], rows: Rows) -> T:

@@ -253,6 +253,21 @@ class Complete(Op[dict[UUID, Settlement]]):
     items: Sequence[Completion]
 
 
+@dataclass(frozen=True, slots=True)
+class CompleteEffects(Op[None]):
+    """The same of jobs whose effects are in this transaction; an error of the database unless all of them are ours.
+
+    So that the commit can be sent with it: it is not reached then. PostgreSQL alone has it, as it has effects.
+
+    Args:
+        xid: of the transaction that wrote the effects' dedup rows, as ``Dedup`` answered; another one is an error, too.
+    """
+
+    queue: str
+    items: Sequence[Completion]
+    xid: str
+
+
 class Failed(NamedTuple):
     """An attempt that failed and may be tried again.
 
@@ -348,8 +363,8 @@ class Settled(Op[set[UUID]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Dedup(Op[bool]):
-    """Write the dedup row inside an effect's transaction; False when the effect is there already.
+class Dedup(Op[str | None]):
+    """Write the dedup row inside an effect's transaction, and answer which that is; None when the effect is there already.
 
     Waits for another transaction that is writing the same row.
 

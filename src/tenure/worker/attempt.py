@@ -128,5 +128,7 @@ def _named(kind: Kind, job: Job, token: UUID, arguments: dict[str, Any]) -> Effe
     if form is None:
         return None
     if (key := kind.natural_key(arguments)) is not None:
-        return by_natural_key(job, token, key, form, ttl=kind.policy.dedup_ttl)
-    return by_idempotency_key(job, token, form, ttl=kind.policy.key_ttl)
+        effect = by_natural_key(job, token, key, form, ttl=kind.policy.dedup_ttl)
+    else:
+        effect = by_idempotency_key(job, token, form, ttl=kind.policy.key_ttl)
+    return effect._replace(group=kind.group)

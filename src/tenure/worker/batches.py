@@ -19,10 +19,10 @@ class Batch:
     """Jobs of one kind that run in one call.
 
     ``jobs`` are in it; ``told`` of them were told to stop. ``task`` runs it, ``started`` is when, ``timer`` watches its
-    linger, then its timeout. ``cancel`` is why its call was stopped as a whole.
+    linger, then its timeout, ``ended`` is when it had ended. ``cancel`` is why its call was stopped as a whole.
     """
 
-    __slots__ = ("cancel", "items", "jobs", "kind", "started", "task", "timer", "told")
+    __slots__ = ("cancel", "ended", "items", "jobs", "kind", "started", "task", "timer", "told")
 
     settling = False
     """Its jobs settle, one by one; see ``Held``."""
@@ -33,6 +33,7 @@ class Batch:
         self.jobs: list[Held] = []
         self.told = 0
         self.started: float | None = None
+        self.ended = 0.0
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.cancel: str | None = None

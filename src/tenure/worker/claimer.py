@@ -30,12 +30,12 @@ from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known
 from tenure.worker.leases import Held, Leases
 from tenure.worker.lows import Lows
-from tenure.worker.options import LONGEST_PREFETCH, POLL
+from tenure.worker.options import LONGEST_PREFETCH
 from tenure.worker.runner import Runner
+from tenure.worker.sleep import Sleep
 
 log = logging.getLogger("tenure.worker")
 
-_FIRST_PAUSE = 0.002
 _ALL_LANES = 0.05  # longest time in which a busy worker looks into one lane alone, seconds
 _SOON = 1.0  # seconds of work claimed ahead
 _PATIENCE = 2.0  # seconds after which what was claimed ahead is given back
@@ -93,6 +93,7 @@ class Claimer:
         self._prefetch = prefetch
         self.lows = Lows(store, self._lanes_claimed, counts, self.wake, on=hint)
         self._woken = asyncio.Event()
+        self._sleep = Sleep(store, queues, self._woken, self.wake, listens=app.pooler is None)
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
         self._all_lanes_at = 0.0  # when to look into all of them again
@@ -121,7 +122,12 @@ class Claimer:
 
     async def run(self) -> None:
         """Claim until stopped."""
-        pause = _FIRST_PAUSE
+        try:
+            await self._look_on()
+        finally:
+            await self._sleep.end()
+
+    async def _look_on(self) -> None:
         outage = _OUTAGE[0]
         while not self._stopping:
             self._woken.clear()
@@ -131,37 +137,27 @@ class Claimer:
             except OUTAGE as error:
                 log.warning("cannot claim, trying again: %s", error.what)
                 await self._app.revive()
-                await self._pause(outage * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
+                await self._sleep.pause(outage * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
                 outage = min(2 * outage, _OUTAGE[1])
                 continue
             if found:
-                pause = _FIRST_PAUSE
-                continue
-            self.lows.idle()
-            if not await self._pause(pause):
-                pause = min(2 * pause, POLL)
-
-    async def _pause(self, seconds: float) -> bool:
-        """Wait; whether somebody woke us."""
-        if self._stopping:
-            return True
-        try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+                await self._sleep.found()
+            else:
+                if not self._runner.waiting:
+                    self.lows.idle()
+                await self._sleep.nothing(full=self._full, crowded=self._crowded)
 
     async def _round(self) -> bool:
         """Look into every queue once; whether anything was found."""
         await self._adopt()
         self._let_go()
-        queues = random.sample(self._queues, len(self._queues))
+        queues = self._sleep.queues()
         found = False
         for queue in queues:
             if (ahead := self._wanted_ahead()) > 0:
                 found |= await self._claim(queue, "here", self.lanes.here, ahead, ahead=True)
-        if found and time.monotonic() < self._all_lanes_at:
-            return True
+        if (found or self._runner.waiting) and time.monotonic() < self._all_lanes_at:
+            return found
         self._full = False
         for queue in queues:
             found |= await self._in_slots(queue)
@@ -245,7 +241,10 @@ class Claimer:
             raise
         if jobs:
             point("claim.after_commit")
+        idle = self._runner.free == self._runner.slots
         self._hold(jobs, op.token, sent, ahead=ahead)
+        if jobs and idle:
+            await asyncio.sleep(0)  # the first one begins before we look for more
         return jobs
 
     async def _adopt(self) -> None:

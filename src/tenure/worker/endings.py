@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from typing import cast
 
 from tenure.policy import Verdict
 from tenure.store.protocol import Complete, Completion
@@ -34,18 +35,23 @@ class Endings:
         self._counts = counts
         self._worker = worker
 
-    def settle_each(self, batch: Batch, ends: Ends) -> None:
-        """Every job of a batch, by its own end."""
+    def settle(self, work: Work, ends: Ends) -> None:
+        """A job, or every job of a batch, by its own end."""
+        if isinstance(work, Batch):
+            self._settle_batch(work, ends)
+        else:
+            self._settle(work, cast(Outcome, ends))
+
+    def _settle_batch(self, batch: Batch, ends: Ends) -> None:
         if ends is DONE and not batch.told:  # most batches
             self._counts["done"] += len(batch.jobs)
             self._settler.put_all(Complete, [(held, Completion(held.job.id, held.token, None)) for held in batch.jobs])
             return
         each = [ends] * len(batch.jobs) if isinstance(ends, Outcome) else ends
         for held, outcome in zip(batch.jobs, each, strict=True):
-            self.settle(held, outcome)
+            self._settle(held, outcome)
 
-    def settle(self, held: Held, outcome: Outcome) -> None:
-        """A job, by the end of its attempt."""
+    def _settle(self, held: Held, outcome: Outcome) -> None:
         outcome = _judged(held, outcome)
         self._counts[outcome.end] += 1
         if outcome.failure is not None:

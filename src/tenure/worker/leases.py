@@ -31,8 +31,8 @@ class Held:
         sent: ``time.monotonic()`` before the claim was sent.
 
     ``stop`` tells a handler in a thread to stop. ``batch`` is the one it is in, if its kind takes them. ``task`` runs it;
-    ``started`` is when; ``timer`` watches its timeout. ``settling`` from the moment its settlement is under way: then that
-    one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
+    ``started`` and ``ended`` are when; ``timer`` watches its timeout. ``settling`` from the moment its settlement is under
+    way: then that one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
     """
 
     __slots__ = (
@@ -40,6 +40,7 @@ class Held:
         "cancel",
         "claimed",
         "deadline",
+        "ended",
         "job",
         "kind",
         "renew_at",
@@ -58,6 +59,7 @@ class Held:
         self.token = token
         self.claimed = sent
         self.started: float | None = None
+        self.ended = 0.0
         self.batch: Batch | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None

@@ -38,10 +38,19 @@ def run_here(target: str, options: Options) -> Exit:
     app = load(target)
     app.point_at(options.dsn, options.schema)
     try:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
             return _to_its_end(runner.get_loop(), Worker(app, target, options))
     finally:
         app.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where that is installed; else Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 def _to_its_end(loop: asyncio.AbstractEventLoop, worker: Worker) -> Exit:

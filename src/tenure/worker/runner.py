@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from tenure.items import Items
 from tenure.kind import Kind
@@ -161,20 +161,36 @@ class Runner:
     async def _slot(self) -> None:
         task = cast(asyncio.Task[None], asyncio.current_task())
         turn = time.monotonic() + _TURN
-        work = self._next()
-        while work is not None:
+        while (work := self._next()) is not None:
             work.task = task
-            ended = await (self._together(work) if isinstance(work, Batch) else self._here(work))
+            self._begin(work)
+            ends: Ends
+            try:
+                step = first_step(self._attempt(work))
+                ends = await self._waited(step) if isinstance(step, Waiting) else step
+            except asyncio.CancelledError:
+                ends = Outcome("released")
+            except Exception as error:
+                ends = ours(work, error)
+            self._ended(work, ends)
             if work.cancel is not None or task.cancelling():
                 break  # its cancellation may still be on its way to this task
-            if ended > turn:
+            if work.ended > turn:
                 self._on_room()
                 await asyncio.sleep(0)
                 turn = time.monotonic() + _TURN
-            work = self._next()
         self._slots -= 1
         self._open_next()
         self._on_room()
+
+    def _attempt(self, work: Work) -> Coroutine[Any, Any, Ends]:
+        if isinstance(work, Batch):
+            return self._attempts.batches.run(work.kind, [held.job for held in work.jobs])
+        return self._attempts.run(work.kind, work.job, work.token, work.settles)
+
+    async def _waited(self, waiting: Waiting[Ends]) -> Ends:
+        self._open_next()
+        return await rest(waiting)
 
     def _next(self) -> Work | None:
         while self._work_for(self._slots) and not self._draining:
@@ -182,50 +198,6 @@ class Runner:
             if isinstance(work, Batch) or self._leases.holds(work):
                 return work
         return None
-
-    async def _here(self, held: Held) -> float:
-        """An attempt in this process; answers when it ended."""
-        self.running.add(held)
-        self._begin(held)
-        try:
-            stepped = first_step(self._attempts.run(held.kind, held.job, held.token, held.settles))
-            if isinstance(stepped, Waiting):
-                self._open_next()
-                outcome = await rest(stepped)
-            else:
-                outcome = stepped
-        except asyncio.CancelledError:
-            outcome = Outcome("released")
-        except Exception as error:
-            outcome = ours(held, error)
-        ended = time.monotonic()
-        self._ended(held)
-        self._remember(ended - cast(float, held.started))
-        self._endings.settle(held, outcome)
-        return ended
-
-    async def _together(self, batch: Batch) -> float:
-        """An attempt of all jobs of a batch in one call; answers when it ended."""
-        self.running.add(batch)
-        self._batches += 1
-        self._begin(batch)
-        ends: Ends
-        try:
-            jobs = [held.job for held in batch.jobs]
-            stepped = first_step(self._attempts.batches.run(batch.kind, jobs))
-            if isinstance(stepped, Waiting):
-                self._open_next()
-                ends = await rest(stepped)
-            else:
-                ends = stepped
-        except asyncio.CancelledError:
-            ends = Outcome("released")
-        except Exception as error:
-            ends = ours(batch, error)
-        self._ended(batch)
-        self._batches -= 1
-        self._endings.settle_each(batch, ends)
-        return time.monotonic()
 
     async def _child(self, held: Held) -> None:
         """An attempt in a child process."""
@@ -236,23 +208,28 @@ class Runner:
         except Exception as error:
             outcome = ours(held, error)
         self._in_children -= 1
-        self._ended(held)
-        self._endings.settle(held, outcome)
+        self._ended(held, outcome)
         self._on_room()
 
     def _begin(self, work: Work) -> None:
         """Its time runs from here; that of a child's birth is not the handler's."""
+        self.running.add(work)
+        self._batches += isinstance(work, Batch)
         work.started = time.monotonic()
         if work.kind.policy.timeout is not None:
             work.timer = asyncio.get_running_loop().call_later(work.kind.policy.timeout, self._late, work)
 
-    def _ended(self, work: Work) -> None:
+    def _ended(self, work: Work, ends: Ends) -> None:
         self.running.discard(work)
+        work.ended = time.monotonic()
         if work.timer is not None:
             work.timer.cancel()
-
-    def _remember(self, seconds: float) -> None:
-        self.seconds = seconds if self.seconds is None else self.seconds + _MEMORY * (seconds - self.seconds)
+        if isinstance(work, Batch):
+            self._batches -= 1
+        elif work.started is not None and not in_child(work):
+            took = work.ended - work.started
+            self.seconds = took if self.seconds is None else self.seconds + _MEMORY * (took - self.seconds)
+        self._endings.settle(work, ends)
 
     # ------------------------------------------------------------------------------------------------- stopping
 

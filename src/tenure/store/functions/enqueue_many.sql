@@ -178,12 +178,15 @@ begin
         ) j;
         exit when replacing;
 
-        counted := 0;
+        if ids is null then  -- what nothing is told about is simply new
+            ids := args.id;
+            answers := array_fill('new'::text, array[counted]);
+            states := array_fill('pending'::text, array[counted]);
+        end if;
         for told in
 {accept}
         loop
-            counted := counted + 1;
-            place := places[counted];
+            place := places[told.ord];
             ids[place] := told.id;
             answers[place] := told.answer;
             states[place] := told.state;

@@ -1,12 +1,13 @@
--- accept: (nothing) -> pending. Arrays in, one answer for each item, in one statement and one commit.
+-- accept: (nothing) -> pending. Arrays in, in one statement and one commit. Answers, by their places, for all jobs but
+-- those without a key that are simply new: of ten thousand there is nothing to say.
 --
 -- Why it is safe: a key is won by the insert into keys alone (ON CONFLICT DO NOTHING waits for an open transaction that
 -- inserts or changes the same key's row, and locks nothing of a row that is there), and a keyed job is inserted only by the
 -- winner. Expired keys are locked and new ones inserted in order of the key, so two calls cannot wait for each other. An
 -- expired key is removed in the same statement: two that find it expired meet at its row, and the second finds the first
 -- one's new row. A key that another session committed after this statement began is not visible to it: answer 'unseen',
--- and the caller looks again. Keys are looked up one by one, laterally or by an array: a join would let the planner read
--- all of them as long as it knows little of the table.
+-- and the caller looks again. Keys and jobs are looked up one by one, laterally or by an array: a join would let the planner
+-- read all of them as long as it knows little of the table.
 with
 asked as materialized (
     select i.*, i.payload_text::jsonb as payload,
@@ -23,13 +24,7 @@ asked as materialized (
     ) with ordinality
         as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, ord)
 ),
-policy as materialized (
-    select coalesce((max(k.operator ->> 'max_attempts'))::smallint, %(max_attempts)s::smallint) as max_attempts,
-           make_interval(secs => coalesce((max(k.operator ->> 'key_ttl'))::float8, %(key_ttl)s::float8)) as key_ttl,
-           clock_timestamp() as now
-    from tenure.kinds k
-    where k.name = %(kind)s and k.version = %(version)s
-),
+{policy},
 first as materialized (
     select distinct on (a.key) a.key, a.id, a.fingerprint
     from asked a
@@ -64,22 +59,17 @@ won as (
     returning key, job_id, fingerprint
 ),
 accepted as (
-    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, expires_at,
-                             key, payload, headers)
-    select %(queue)s, a.id, %(kind)s, %(version)s, a.priority, p.max_attempts,
-           greatest(p.now, coalesce(a.at, p.now + make_interval(secs => a.delay))), p.now,
-           coalesce(a.expires_at, p.now + make_interval(secs => a.expires_in)),
-           a.key, a.payload, a.headers::jsonb
-    from asked a, policy p
-    where a.refused is null and (a.key is null or exists (select from won w where w.job_id = a.id))
+    {entered}
+      and (a.key is null or exists (select from won w where w.job_id = a.id))
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
-select coalesce(w.job_id, k.job_id, a.id) as id,
+select a.ord,
+       coalesce(w.job_id, k.job_id, a.id) as id,
        case
            when a.refused is not null then a.refused
-           when w.job_id = a.id or c.id is not null then 'new'
+           when w.job_id = a.id then 'new'
            when a.key is null then 'same'
            when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'
            when coalesce(w.fingerprint, k.fingerprint) <> a.fingerprint then 'conflict'
@@ -92,12 +82,21 @@ select coalesce(w.job_id, k.job_id, a.id) as id,
        encode(a.fingerprint, 'hex') as given
 from asked a
 left join won w on w.key = a.key
-left join accepted c on c.id = a.id and a.key is null
+left join accepted c on c.id = a.id and a.key is null  -- simply new
 cross join policy p
 left join lateral (
     select * from tenure.keys k
     where k.queue = %(queue)s and k.key = a.key and w.key is null and (k.expires_at is null or k.expires_at > p.now)
     limit 1
 ) k on true
-left join tenure.jobs j on j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s
+left join lateral (
+    select j.state from tenure.jobs j where j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s and w.key is null limit 1
+) j on true
+where c.id is null
+  and (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from accepted)
+      and exists (select from asked a where a.at is null and coalesce(a.delay, 0) <= 0 or a.at <= clock_timestamp())
+) is not false
 order by a.ord

@@ -4,4 +4,4 @@
 insert into tenure.dedup (queue, dedup_key, step, job_id, expires_at)
 values (%(queue)s, %(dedup_key)s, %(step)s, %(job_id)s, clock_timestamp() + make_interval(secs => %(ttl)s))
 on conflict (queue, dedup_key, step) do nothing
-returning true
+returning pg_current_xact_id()::text

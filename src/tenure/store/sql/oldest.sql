@@ -15,3 +15,4 @@ cross join lateral (
     order by i.available_at, i.seq
     limit 1
 ) i
+where not exists (select from tenure.queues q where q.name = %(queue)s and q.paused)

@@ -35,7 +35,7 @@ revived as (
            case when not g.may_duplicate then coalesce(r.first_claimed_at, r.claimed_at) end
     from risen r
     join given g on g.id = r.id
-    returning id
+    returning id, available_at
 ),
 keys as (
     update tenure.keys k
@@ -43,4 +43,10 @@ keys as (
     from risen r
     where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
 )
-select id from revived
+select id
+from revived
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from revived where available_at <= clock_timestamp())
+) is not false

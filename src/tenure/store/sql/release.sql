@@ -14,4 +14,10 @@ back as (
     returning j.id
 ),
 {asked}
-select id, 'settled' as answer from back union all select id, 'cancelled' from asked
+select id, 'settled' as answer from back
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from back)
+) is not false
+union all select id, 'cancelled' from asked

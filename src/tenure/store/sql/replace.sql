@@ -41,6 +41,12 @@ changed as (
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
     from keys m
     where j.queue = %(queue)s and j.id = m.id
-    returning j.id
+    returning j.id, m.at is null and coalesce(m.delay, 0) <= 0 or m.at <= m.now as due
 )
-select id from changed
+select id
+from changed
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from changed where due)
+) is not false

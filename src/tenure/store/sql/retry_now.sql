@@ -5,8 +5,17 @@ with locked as materialized (
     where j.queue = %(queue)s and j.id = any(%(ids)s::uuid[])
     order by j.id
     for update
+),
+now_due as (
+    update tenure.jobs j set available_at = clock_timestamp()
+    from locked l
+    where j.queue = %(queue)s and j.id = l.id and l.state = 'pending' and j.available_at > clock_timestamp()
+    returning j.id
 )
-update tenure.jobs j set available_at = clock_timestamp()
-from locked l
-where j.queue = %(queue)s and j.id = l.id and l.state = 'pending' and j.available_at > clock_timestamp()
-returning j.id
+select id
+from now_due
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from now_due)
+) is not false

@@ -31,5 +31,10 @@ given_up as (
 {dead},
 {asked}
 select id, kind, 'pending' as state from back
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from back)
+) is not false
 union all select id, kind, 'dead' from given_up
 union all select id, kind, 'cancelled' from asked

@@ -1,0 +1,1 @@
+"""One program for each peer: creates its tables, enqueues, works. Each runs in an environment of its own."""

@@ -1,0 +1,30 @@
+-- accept_one: (nothing) -> pending, one job without a key that does not ask for its result. Answers its id if it is simply
+-- new; otherwise nothing was stored, and accept.sql says why.
+--
+-- Why it is safe: it is accept.sql of one job that has nothing to compare: the same limit, the same row. An insert under an
+-- id that is there, or is being committed, waits for that and stores nothing. Whatever its values are, the plan costs the
+-- same, so PostgreSQL soon makes one for all of them.
+with
+asked as (
+    select i.*, null::text as key, case when octet_length(i.payload::text) > %(max_bytes)s then 'too_large' end as refused
+    from (
+        values (
+            %(id)s::uuid, %(payload)s::jsonb, %(priority)s::smallint, %(delay)s::float8, %(at)s::timestamptz,
+            %(expires_in)s::float8, %(expires_at)s::timestamptz, %(headers)s::text
+        )
+    ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers)
+),
+{policy},
+entered as (
+    {entered}
+    on conflict (id, queue) do nothing  -- a repeat under the same id
+    returning id
+)
+select id
+from entered
+where (
+    {ring}
+    from (select %(queue)s::text) as q(name)
+    where exists (select from entered)
+      and exists (select from asked a where a.at is null and coalesce(a.delay, 0) <= 0 or a.at <= clock_timestamp())
+) is not false

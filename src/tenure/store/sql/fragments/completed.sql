@@ -1,0 +1,20 @@
+given as materialized (
+    select * from unnest(%(id)s::uuid[], %(token)s::uuid[], %(result)s::text[]) as g(id, token, result)
+),
+{mine},
+done as (
+    delete from tenure.jobs j using mine m
+    where j.queue = %(queue)s and j.id = m.id
+    returning j.*, m.result::jsonb as result
+),
+kept as (
+    insert into tenure.archive ({ended})
+    select {done_ended} from done j
+    where {keeps}
+),
+keys as (
+    update tenure.keys k
+    set state = 'done', result = j.result, token = j.token, expires_at = clock_timestamp() + k.ttl
+    from done j
+    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+)

@@ -1,0 +1,1 @@
+hashtextextended('tenure.' || q.name, 0)
