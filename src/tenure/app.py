@@ -32,6 +32,9 @@ Run = Callable[[], Awaitable[Any]]
 Middleware = Callable[[Job, Run], Awaitable[Any]]
 """``async def(job, run)``: does something around ``await run()`` and returns what it returned."""
 
+BatchMiddleware = Callable[[list[Job], Run], Awaitable[Any]]
+"""``async def(jobs, run)``: the same around the call for a batch."""
+
 T = TypeVar("T")
 
 
@@ -76,6 +79,7 @@ class Tenure:
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
         self.middlewares: list[Middleware] = []
+        self.batch_middlewares: list[BatchMiddleware] = []
         self.dead_letter_hooks: list[Callable[[Record], Any]] = []
         self.stand_in: Door | None = None  # takes the queue's place for producers, see tenure.testing
         self._given_dsn = dsn
@@ -97,6 +101,8 @@ class Tenure:
         dedup: Callable[..., Any] | None = None,
         dedup_ttl: Duration = "30d",
         cpu: bool = False,
+        batch: int | None = None,
+        linger: Duration | None = None,
         max_attempts: int = 10,
         backoff: Backoff | None = None,
         lease: Duration = "30s",
@@ -124,6 +130,9 @@ class Tenure:
                 arguments, answers text. Jobs of this kind with the same one have one effect, and one result.
             dedup_ttl: how long such a name keeps other jobs from a second effect.
             cpu: run it in a child process.
+            batch: the handler gets a list of up to so many jobs, and may answer a list with a result or an exception for
+                each; the fields of the list's items are a job's arguments.
+            linger: how long a batch that is not full waits for company, seconds; None: it starts with what there is.
             max_attempts: claims a job may spend, crashes included.
             backoff: delay between attempts; default 5 s doubling to 1 h, with jitter.
             lease: the visibility timeout; a little above the p99. Heartbeats extend it while the handler runs.
@@ -164,6 +173,8 @@ class Tenure:
                 group=group,
                 dedup=dedup,
                 cpu=cpu,
+                batch=batch,
+                linger=linger,
                 on_dead_letter=on_dead_letter,
             )
             self._register(kind)
@@ -218,8 +229,13 @@ class Tenure:
         return hook
 
     def middleware(self, around: Middleware) -> Middleware:
-        """Wrap every attempt; the last one registered is the innermost."""
+        """Wrap every attempt of a job of its own; the last one registered is the innermost."""
         self.middlewares.append(around)
+        return around
+
+    def batch_middleware(self, around: BatchMiddleware) -> BatchMiddleware:
+        """Wrap every call of a handler that gets a batch; the last one registered is the innermost."""
+        self.batch_middlewares.append(around)
         return around
 
     def on_dead_letter(self, hook: Callable[[Record], Any]) -> Callable[[Record], Any]:

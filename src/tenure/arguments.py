@@ -37,10 +37,10 @@ class Arguments:
 
     def __init__(self, handler: Callable[..., Any], *, effect: bool) -> None:
         self._name = handler.__name__
-        hints = _hints(handler)
+        hints = hints_of(handler)
         parameters = list(inspect.signature(handler).parameters.values())
-        self.tx = _transaction(handler, parameters) if effect else None
-        self.form = _form(handler, hints) if effect else None
+        self.tx: str | None = _transaction(handler, parameters) if effect else None
+        self.form: Form | None = _form(handler, hints) if effect else None
         self.job = next((p.name for p in parameters if _is_job(hints.get(p.name))), None)
         fields: dict[str, Any] = {}
         for parameter in parameters:
@@ -77,8 +77,8 @@ class Arguments:
             raise self._misfit(error) from None
         return dict(parsed.__dict__)
 
-    def _misfit(self, error: ValidationError) -> InvalidArguments:
-        return InvalidArguments(f"The arguments do not fit {self._name}: {_told(error)}.")
+    def _misfit(self, error: ValidationError, below: int = 0) -> InvalidArguments:
+        return InvalidArguments(f"The arguments do not fit {self._name}: {_told(error, below)}.")
 
 
 def _is_job(hint: Any) -> bool:
@@ -86,7 +86,12 @@ def _is_job(hint: Any) -> bool:
     return hint is Job or Job in typing.get_args(hint)
 
 
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(handler: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a handler, resolved.
+
+    Raises:
+        ConfigError: they cannot be.
+    """
     try:
         return typing.get_type_hints(handler, include_extras=True)
     except (NameError, TypeError) as error:
@@ -131,10 +136,14 @@ def _model(handler: Callable[..., Any], fields: dict[str, Any]) -> type[BaseMode
         ) from None
 
 
-def _told(error: ValidationError) -> str:
-    """Where and what is wrong, without the values: they may be secrets."""
+def _told(error: ValidationError, below: int) -> str:
+    """Where and what is wrong, without the values: they may be secrets.
+
+    Args:
+        below: levels around the payload, of which nothing is said.
+    """
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:_MOST_ERRORS]]
+    parts = [f"{'.'.join(map(str, e['loc'][below:])) or 'payload'}: {e['msg']}" for e in found[:_MOST_ERRORS]]
     if len(found) > _MOST_ERRORS:
-        told.append(f"and {len(found) - _MOST_ERRORS} more")
-    return "; ".join(told)
+        parts.append(f"and {len(found) - _MOST_ERRORS} more")
+    return "; ".join(parts)

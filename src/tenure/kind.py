@@ -18,6 +18,7 @@ from tenure import jsontext
 from tenure.arguments import Arguments
 from tenure.drivers import aborrow, borrow, require_queue
 from tenure.errors import ConfigError, InvalidArguments, Refused, TenureError
+from tenure.items import Items
 from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
@@ -60,6 +61,8 @@ class Kind:
         group: how many of its effects may share a transaction.
         dedup: names the effect from the handler's arguments, instead of the job's idempotency key.
         cpu: run it in a child process.
+        batch: the handler gets a list of up to so many jobs; see ``Items``.
+        linger: how long a batch that is not full waits for company.
         on_dead_letter: called with the job's ``Record`` when it is given up.
 
     Raises:
@@ -80,6 +83,8 @@ class Kind:
         group: int = 1,
         dedup: Callable[..., Any] | None = None,
         cpu: bool = False,
+        batch: int | None = None,
+        linger: Duration | None = None,
         on_dead_letter: Callable[[Record], Any] | None = None,
     ) -> None:
         self.app = app
@@ -95,7 +100,9 @@ class Kind:
                 f"{name} is a generator function: calling it would run none of it.",
                 hint="Write a handler without yield.",
             )
-        self.arguments = Arguments(handler, effect=effect)
+        _check_batch(name, batch, linger, effect=effect, cpu=cpu)
+        self.items = None if batch is None else Items(handler, batch, linger)
+        self.arguments = self.items or Arguments(handler, effect=effect)
         self.on_dead_letter = on_dead_letter
         self.is_async = inspect.iscoroutinefunction(handler)
         self.runs: Runs = "child" if cpu else "loop" if self.is_async else "thread"
@@ -343,6 +350,22 @@ def _checked_version(version: int) -> int:
     if not 1 <= version <= 1000:
         raise ConfigError(f"version={version} of a kind.", hint="Use 1 to 1000.")
     return version
+
+
+def _check_batch(name: str, batch: int | None, linger: Duration | None, *, effect: bool, cpu: bool) -> None:
+    """What cannot go together with batches, or without."""
+    if batch is None and linger is not None:
+        raise ConfigError(f"{name} has linger=, but takes no batches.", hint="Write batch=500, or leave it out.")
+    if batch is not None and effect:
+        raise ConfigError(
+            f"{name} is an effect, and takes batches: an effect is one job's, committed with its completion.",
+            hint="Leave out batch=, or effect=True.",
+        )
+    if batch is not None and cpu:
+        raise ConfigError(
+            f"{name} is to run in a child process, and takes batches: a child runs one job at a time.",
+            hint="Leave out batch=, or cpu=True.",
+        )
 
 
 def _checked_group(kind: str, group: int, *, effect: bool, cpu: bool) -> int:

@@ -61,7 +61,7 @@ def test_process(dsn: str) -> None:
     )
     assert len(told["rounds"]) == 3
     assert told["jobs_per_s"] == sorted(told["rounds"])[1]
-    assert told["retention"] == 0
+    assert (told["retention"], told["batch"]) == (0, None)
 
 
 @on_linux
@@ -70,6 +70,14 @@ def test_process_with_two_workers(dsn: str) -> None:
         measured(dsn, "process", "--jobs", 2000, "--rounds", 1, "--processes", 2), "process", 2000, SPEED | COST
     )
     assert told["processes"] == 2
+
+
+@on_linux
+def test_process_in_batches(dsn: str) -> None:
+    told = checked(
+        measured(dsn, "process", "--jobs", 1000, "--rounds", 1, "--batch", 300), "process", 1000, SPEED | COST
+    )
+    assert told["batch"] == 300
 
 
 @on_linux

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from tenure import Tenure
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Known, RegisterKinds, SetKind
 from tests.cli.conftest import KINDS, Answer, Cli
@@ -47,6 +49,27 @@ def test_a_job_goes_to_the_queue_of_its_kind(cli: Cli, dsn: str) -> None:
     assert answer.json == {"id": answer.json["id"], "answer": "new", "state": "pending", "queue": "mail"}
     stored = row(dsn, answer.json["id"])
     assert (stored["kind"], stored["version"], stored["max_attempts"], stored["priority"]) == ("mail.send", 1, 3, 5)
+
+
+@dataclass
+class Mail:
+    to: str
+
+
+def test_a_job_of_a_batch_kind_has_the_fields_of_an_item_as_its_arguments(
+    cli: Cli, dsn: str, store: PostgresStore
+) -> None:
+    app = Tenure(dsn)
+
+    @app.job(batch=10)
+    async def bulk(mails: list[Mail]) -> None: ...
+
+    store.run(RegisterKinds(app.rows()))
+    assert row(dsn, enqueue(cli, "bulk", "--json", '{"to": "a"}').json["id"])["payload"] == {"to": "a"}
+    refused = enqueue(cli, "bulk", "--json", '[{"to": "a"}]')
+    assert refused.code == 1
+    refused = enqueue(cli, "bulk", "--json", '{"from": "a"}')
+    assert error(refused)["hint"] == "It takes to."
 
 
 def test_people_get_a_table(cli: Cli) -> None:

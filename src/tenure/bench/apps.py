@@ -6,6 +6,8 @@ They differ in nothing but what the handler does, and are declared as a user's a
 from __future__ import annotations
 
 import asyncio
+import os
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection, sql
@@ -21,14 +23,18 @@ PAYLOAD: dict[str, Any] = {"text": TEXT, "n": 1}
 SLOW = 0.005
 """How long a slow handler takes, seconds."""
 
+BATCH = "_TENURE_BENCH_BATCH"
+"""Most jobs in a batch; from the command to its workers."""
+
 place = Place()
 
 nothing = Tenure()
+batched = Tenure()
 slow = Tenure()
 timed = Tenure()
 effects = Tenure()
 
-for app in (nothing, slow, timed, effects):
+for app in (nothing, batched, slow, timed, effects):
     app.on_start(place.open)
 
 
@@ -36,6 +42,20 @@ for app in (nothing, slow, timed, effects):
 async def do_nothing(text: str, n: int) -> None:
     """A handler that takes no time."""
     place.called()
+
+
+@dataclass
+class Item:
+    """What a job of a batch is given."""
+
+    text: str
+    n: int
+
+
+@batched.job(name="job", queue=QUEUE, batch=int(os.environ.get(BATCH, "1")))
+async def do_nothing_together(items: list[Item]) -> None:
+    """A handler that takes no time for a whole batch."""
+    place.called(len(items))
 
 
 @slow.job(name="job", queue=QUEUE)

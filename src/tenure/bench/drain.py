@@ -29,7 +29,15 @@ class Drained(NamedTuple):
 
 
 def drained(
-    queue: Queue, target: str, jobs: int, show: Show, *, processes: int = 1, what: str = "jobs", kept: bool = True
+    queue: Queue,
+    target: str,
+    jobs: int,
+    show: Show,
+    *,
+    processes: int = 1,
+    batch: int = 1,
+    what: str = "jobs",
+    kept: bool = True,
 ) -> Drained:
     """Fill a queue, let workers empty it, and see that every job is done.
 
@@ -39,6 +47,7 @@ def drained(
 
     Args:
         target: the name of the app in ``apps``.
+        batch: most jobs in a batch, where the app takes batches.
         show: told how far it is, as ``what``.
         kept: the queue's retention is not 0.
 
@@ -49,7 +58,7 @@ def drained(
     queue.set(paused=True)
     queue.fill(jobs)
     queue.tidy()
-    with crew(queue, target, processes=processes) as workers:
+    with crew(queue, target, processes=processes, batch=batch) as workers:
         before = usage(queue.conn, workers.pids)
         queue.set(paused=False)
         started, ahead = _all_at_work(workers, jobs)

@@ -28,10 +28,11 @@ def process(server: Server, wishes: Wishes) -> Report:
             what = f"round {number} of {wishes.rounds}"
             one = drained(
                 queue,
-                "nothing",
+                "batched" if wishes.batch else "nothing",
                 wishes.jobs,
                 wishes.show,
                 processes=wishes.processes,
+                batch=wishes.batch or 1,
                 what=what,
                 kept=wishes.retention > 0,
             )
@@ -47,6 +48,7 @@ def process(server: Server, wishes: Wishes) -> Report:
         cost=typical.cost,
         more={
             "processes": wishes.processes,
+            "batch": wishes.batch or None,
             "retention": wishes.retention,
             "rounds": [whole(one.jobs_per_s) for one in rounds],
         },

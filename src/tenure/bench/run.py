@@ -32,7 +32,7 @@ class Scenario(NamedTuple):
 
 
 SCENARIOS = {
-    "process": Scenario(process, {"jobs": 50_000, "processes": 1, "rounds": 5, "retention": 7}),
+    "process": Scenario(process, {"jobs": 50_000, "processes": 1, "rounds": 5, "batch": 0, "retention": 7}),
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
     "latency": Scenario(latency, {"seconds": 10.0}),
     "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot"}),

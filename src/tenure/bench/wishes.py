@@ -26,6 +26,7 @@ class Wishes:
         processes: worker processes.
         seconds: how long.
         rounds: how often; the median counts.
+        batch: most jobs in a call of the handler; 0 calls it for each.
         retention: days for which the queue keeps what is done; 0 keeps nothing.
         pin: what another session holds.
         show: is told how far it is.
@@ -35,6 +36,7 @@ class Wishes:
     processes: int = 1
     seconds: float = 0.0
     rounds: int = 1
+    batch: int = 0
     retention: int = 7
     pin: Pin = "snapshot"
     show: Show = nobody_looks

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tenure.bench.apps import BATCH
 from tenure.bench.board import Board
 from tenure.bench.queue import Queue
 from tenure.bench.server import undisturbed
@@ -80,7 +81,9 @@ class Crew:
 
 
 @contextmanager
-def crew(queue: Queue, target: str, *, processes: int = 1, jobs: int = 0, hint: bool = True) -> Iterator[Crew]:
+def crew(
+    queue: Queue, target: str, *, processes: int = 1, jobs: int = 0, hint: bool = True, batch: int = 1
+) -> Iterator[Crew]:
     """Workers for an app, at their posts; they are gone at the end of the block.
 
     Args:
@@ -89,6 +92,7 @@ def crew(queue: Queue, target: str, *, processes: int = 1, jobs: int = 0, hint: 
         processes: how many.
         jobs: how many jobs note when they were started.
         hint: see ``Options``.
+        batch: most jobs in a batch, where the app takes batches.
 
     Raises:
         TenureError: they do not come.
@@ -103,7 +107,7 @@ def crew(queue: Queue, target: str, *, processes: int = 1, jobs: int = 0, hint: 
             here = queue.workers
             for number in range(processes):
                 # One by one: those that have started are ended, should the next one not start.
-                started.append(_started(told, board.environment(number), log))  # noqa: PERF401
+                started.append(_started(told, {**board.environment(number), BATCH: str(batch)}, log))  # noqa: PERF401
             workers = Crew(board, started, log)
             workers.wait("a worker", lambda: queue.workers >= here + processes, look=0.05)
             yield workers

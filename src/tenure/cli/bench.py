@@ -46,6 +46,10 @@ def bench(
     processes: Annotated[int | None, typer.Option(help="Worker processes.", min=1, max=64, show_default=False)] = None,
     seconds: Annotated[float | None, typer.Option(help="How long.", min=1, show_default=False)] = None,
     rounds: Annotated[int | None, typer.Option(help="How often; the median counts.", min=1, show_default=False)] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Jobs in a call of the handler, at most.", min=1, max=10_000, show_default=False),
+    ] = None,
     retention: Annotated[
         int | None,
         typer.Option(help="Days ended jobs are kept; 0 keeps none.", min=0, max=3650, show_default=False),
@@ -90,6 +94,7 @@ def bench(
         "processes": processes,
         "seconds": seconds,
         "rounds": rounds,
+        "batch": batch,
         "retention": retention,
         "pin": None if pin is None else pin.value,
     }

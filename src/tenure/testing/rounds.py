@@ -6,7 +6,7 @@ import asyncio
 import copy
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from datetime import timedelta
@@ -23,7 +23,7 @@ from tenure.testing.effects import LentEffects
 from tenure.testing.shelf import Shelf, Taken
 from tenure.worker.attempt import Attempts
 from tenure.worker.hooks import run_harmless
-from tenure.worker.outcome import Outcome, settlement
+from tenure.worker.outcome import Ends, Outcome, settlement
 
 WORKER = "inline"
 """What history calls the worker."""
@@ -107,38 +107,69 @@ class Rounds:
                 self._shelf.run(Release(taken.job.queue, [Unrun(taken.job.id, taken.token)]))
                 round.endless = _endless(round.ran, taken.kind)
                 return
-            round.ran += 1
-            if round.ids is not None:
-                round.ids.discard(taken.job.id)  # a retry is for later, however soon it is due
-            await self._attempt(round, taken)
+            self._count(round, taken)
+            if taken.kind.items is None:
+                await self._attempt(round, taken)
+            else:
+                await self._batch(
+                    round, taken.kind, [taken, *self._company(round, taken.kind, taken.kind.items.size - 1)]
+                )
+
+    def _count(self, round: Round, taken: Taken) -> None:
+        round.ran += 1
+        if round.ids is not None:
+            round.ids.discard(taken.job.id)  # a retry is for later, however soon it is due
+
+    def _company(self, round: Round, kind: Kind, most: int) -> Iterator[Taken]:
+        """Other jobs of a batch kind that are due."""
+        for _ in range(min(most, round.most - round.ran)):
+            if (taken := self._shelf.take(round.ids, kind)) is None:
+                return
+            self._count(round, taken)
+            yield taken
 
     async def _attempt(self, round: Round, taken: Taken) -> None:
-        job, kind, token = taken
-        job = job._replace(claimed=time.monotonic(), once_ttl=kind.policy.once_ttl, stop=Stop())
+        kind, token = taken.kind, taken.token
         raised: list[BaseException] = []
         round.joined = []
         outcome = Outcome("released")
         try:
-            outcome = await self._attempts(kind, raised).run(kind, job, token, _ignored)
+            outcome = await self._attempts(kind, raised).run(kind, _begun(taken), token, _ignored)
         finally:
             if kind.effect and outcome.end != "committed":
                 self._shelf.withdraw(round.joined)
             await self._settle(taken, outcome)
         if outcome.end == "failed":
-            round.errors.append(raised[-1] if raised else self._failed(job))
+            round.errors.append(raised[-1] if raised else self._failed(taken.job))
+
+    async def _batch(self, round: Round, kind: Kind, batch: list[Taken]) -> None:
+        raised: list[BaseException] = []
+        ends: Ends = Outcome("released")
+        try:
+            ends = await self._attempts(kind, raised).batches.run(kind, [_begun(taken) for taken in batch])
+        finally:
+            each = [ends] * len(batch) if isinstance(ends, Outcome) else ends
+            for taken, outcome in zip(batch, each, strict=True):
+                await self._settle(taken, outcome)
+        failed = [taken.job for taken, outcome in zip(batch, each, strict=True) if outcome.end == "failed"]
+        round.errors += raised or map(self._failed, failed)
 
     def _attempts(self, kind: Kind, raised: list[BaseException]) -> Attempts:
         """The worker's own, with one more layer around the app's middleware, and effects in the test's transaction."""
 
-        async def noted(_: Job, run: Callable[[], Awaitable[Any]]) -> Any:
+        async def noted(_: object, run: Callable[[], Awaitable[Any]]) -> Any:
             try:
-                return await run()
+                answer = await run()
             except BaseException as error:
                 raised.append(error)
                 raise
+            if kind.items is not None and isinstance(answer, list | tuple):
+                raised.extend(one for one in answer if isinstance(one, BaseException))
+            return answer
 
         app = copy.copy(self._app)
         app.middlewares = [noted, *self._app.middlewares]
+        app.batch_middlewares = [noted, *self._app.batch_middlewares]
         effects = LentEffects(self._tx(kind), self._shelf, self._threads, raised.append)
         return Attempts(app, cast(Effects, effects), self._threads)
 
@@ -164,6 +195,10 @@ class Rounds:
     def close(self) -> None:
         """Let the threads go."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _begun(taken: Taken) -> Job:
+    return taken.job._replace(claimed=time.monotonic(), once_ttl=taken.kind.policy.once_ttl, stop=Stop())
 
 
 def _ignored(_: bool) -> None:

@@ -37,14 +37,21 @@ class Shelf(MemoryStore):
         super().__init__(lambda: datetime.now(UTC) + self._ahead)
         self._kind = find
 
-    def take(self, ids: Container[UUID] | None = None) -> Taken | None:
-        """Claim the job whose turn it is among these, or among all; None when none of them is due."""
+    def take(self, ids: Container[UUID] | None = None, of: Kind | None = None) -> Taken | None:
+        """Claim the job whose turn it is among these, or among all; None when none of them is due.
+
+        Args:
+            of: look at the jobs of this kind alone.
+        """
         with self._lock:
             self._at = self.now()
             due = [
                 row
                 for row in self.hot.values()
-                if (ids is None or row.id in ids) and self._due(row) and not over(row.expires_at, self._at)
+                if (ids is None or row.id in ids)
+                and (of is None or self._kind(row.kind) is of)
+                and self._due(row)
+                and not over(row.expires_at, self._at)
             ]
             if not due:
                 return None

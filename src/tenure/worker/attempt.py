@@ -32,11 +32,11 @@ from tenure.faultpoints import point
 from tenure.job import Job
 from tenure.kind import Kind
 from tenure.policy import Verdict, classify
-from tenure.worker.outcome import Outcome, failed
+from tenure.worker.batch_attempt import BatchAttempts
+from tenure.worker.outcome import DONE, Outcome, failed
+from tenure.worker.stepping import cancelled_from_outside
 
 Settling = Callable[[bool], None]
-
-_DONE = Outcome("done")
 
 
 class Attempts:
@@ -46,12 +46,15 @@ class Attempts:
         app: its middleware and limits.
         effects: where effects run.
         threads: where synchronous handlers run.
+
+    ``batches`` runs those of many jobs in one call.
     """
 
     def __init__(self, app: Tenure, effects: Effects, threads: ThreadPoolExecutor) -> None:
         self._app = app
         self._effects = effects
         self._threads = threads
+        self.batches = BatchAttempts(app, self._called, self._stored)
 
     async def run(self, kind: Kind, job: Job, token: UUID, settling: Settling) -> Outcome:
         """One attempt of a leased job, to its end.
@@ -62,6 +65,9 @@ class Attempts:
         Raises:
             asyncio.CancelledError: the task was cancelled and the handler has stopped.
         """
+        if kind.items is not None:
+            ends = await self.batches.run(kind, [job])
+            return ends if isinstance(ends, Outcome) else ends[0]
         try:
             if job.once_ttl is not None:
                 require_young(job, job.once_ttl)
@@ -76,9 +82,9 @@ class Attempts:
                 result = await kind.handler(**arguments)
             else:
                 result = await self._around(job, partial(self._called, kind, arguments))
-            return _DONE if result is None else Outcome("done", self._stored(result))
+            return DONE if result is None else Outcome("done", self._stored(result))
         except asyncio.CancelledError as error:
-            if _cancelled_from_outside():
+            if cancelled_from_outside():
                 raise
             return failed(error, classify(error, kind.policy))
         except BaseException as error:
@@ -126,9 +132,3 @@ def _named(kind: Kind, job: Job, token: UUID, arguments: dict[str, Any]) -> Effe
     else:
         effect = by_idempotency_key(job, token, form, ttl=kind.policy.key_ttl)
     return effect._replace(group=kind.group)
-
-
-def _cancelled_from_outside() -> bool:
-    """Whether somebody cancelled our task; a handler may raise CancelledError by itself, and then it has failed."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

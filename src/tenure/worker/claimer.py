@@ -1,10 +1,11 @@
 """Takes jobs for the free slots of this process, and no more than it can soon run.
 
-Three lanes for each queue: jobs that run here, jobs whose kind runs in a child, and suspects, which always do. Jobs that
-run here are also claimed ahead, as many as the slots are likely to finish within a second by the running mean of their
-durations: many for microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it;
-while much is claimed ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted
-by its token once the database answers again.
+Lanes for each queue: jobs that run here one by one, those of each batch kind, jobs whose kind runs in a child, and
+suspects, which always do. Batches are claimed for free slots, a whole one for each. Jobs that run here one by one are also
+claimed ahead, as many as the slots are likely to finish within a second by the running mean of their durations: many for
+microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it; while much is claimed
+ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted by its token once the
+database answers again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 import uuid
 from collections import Counter
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
@@ -45,11 +47,12 @@ class Lanes(NamedTuple):
 
     here: list[Known]
     child: list[Known]
+    batches: dict[Kind, list[Known]]
 
     @property
     def all(self) -> list[Known]:
-        """Both."""
-        return self.here + self.child
+        """All of them."""
+        return [*self.here, *self.child, *chain.from_iterable(self.batches.values())]
 
 
 class Claimer:
@@ -97,7 +100,7 @@ class Claimer:
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
-        self.lanes = Lanes([], [])
+        self.lanes = Lanes([], [], {})
 
     def wake(self) -> None:
         """There may be work: look now, and everywhere."""
@@ -152,15 +155,19 @@ class Claimer:
         found = False
         for queue in queues:
             if (ahead := self._wanted_ahead()) > 0:
-                found |= await self._claim(queue, "here", ahead, ahead=True)
+                found |= await self._claim(queue, "here", self.lanes.here, ahead, ahead=True)
         if (found or self._runner.waiting) and time.monotonic() < self._all_lanes_at:
             return found
-        self._all_lanes_at = time.monotonic() + _ALL_LANES
-        self._full = self._crowded = False
+        self._full = False
         for queue in queues:
-            found |= await self._here(queue)
-            found |= await self._in_children(queue)
+            found |= await self._in_slots(queue)
         self._runner.reserve(1 if self._full and self._runner.waiting else 0)
+        if found and time.monotonic() < self._all_lanes_at:
+            return True
+        self._all_lanes_at = time.monotonic() + _ALL_LANES
+        self._crowded = False
+        for queue in queues:
+            found |= await self._in_children(queue)
         return found
 
     def _let_go(self) -> None:
@@ -170,16 +177,29 @@ class Claimer:
             self._held_up = True
             self._runner.release_waiting()
 
-    async def _here(self, queue: str) -> bool:
-        if (free := self._runner.free) > 0:
-            return await self._claim(queue, "here", free)
-        self._full = True
-        return False
+    async def _in_slots(self, queue: str) -> bool:
+        """Single jobs, and those of each batch kind, in any order: none can keep the others waiting for ever."""
+        found = False
+        lanes: list[Kind | None] = [None, *self.lanes.batches]
+        for kind in random.sample(lanes, len(lanes)):
+            if (limit := self._room(kind)) > 0:
+                found |= await self._claim(queue, *self._lane(kind), limit)
+            else:
+                self._full = True
+        return found
+
+    def _room(self, kind: Kind | None) -> int:
+        return self._runner.free if kind is None else self._runner.batch_room(kind)
+
+    def _lane(self, kind: Kind | None) -> tuple[str, list[Known]]:
+        """Where jobs of a batch kind are claimed, or single ones; no kind has a name with a space."""
+        return ("here", self.lanes.here) if kind is None else (f"batch {kind.name}", self.lanes.batches[kind])
 
     async def _in_children(self, queue: str) -> bool:
         """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
         found = False
-        for claim in random.sample([partial(self._claim, queue, "child"), partial(self._suspects, queue)], 2):
+        ours = partial(self._claim, queue, "child", self.lanes.child)
+        for claim in random.sample([ours, partial(self._suspects, queue)], 2):
             if (free := self._runner.free_children) > 0:
                 found |= await claim(free)
         self._crowded |= self._runner.free_children <= 0
@@ -199,8 +219,7 @@ class Claimer:
         soon = min([_SOON, *(known.lease / 2 for known in self.lanes.here)])
         return min(LONGEST_PREFETCH, int(self._runner.open * soon / max(self._runner.seconds, 1e-6)))
 
-    async def _claim(self, queue: str, name: str, limit: int, *, ahead: bool = False) -> bool:
-        known = self.lanes.child if name == "child" else self.lanes.here
+    async def _claim(self, queue: str, name: str, known: list[Known], limit: int, *, ahead: bool = False) -> bool:
         if not known:
             return False
         lane = self.lows.lane(queue, name)
@@ -239,17 +258,19 @@ class Claimer:
             self._hold(jobs, token, sent, ahead=True)
 
     def _hold(self, jobs: list[Job], token: UUID, sent: float, *, ahead: bool) -> None:
-        held = [Held(job, self._kind(job), token, sent) for job in jobs]
+        kinds = {name: self._kind(name) for name in {job.kind for job in jobs}}
+        held = [Held(job, kinds[job.kind], token, sent) for job in jobs]
         self._counts["claimed"] += len(held)
         self._leases.add(held)
         self._runner.take(held, ahead=ahead)
 
     def _lanes_claimed(self) -> list[tuple[str, str, list[Known]]]:
-        by_name = (("here", self.lanes.here), ("child", self.lanes.child))
+        by_name = [("here", self.lanes.here), ("child", self.lanes.child)]
+        by_name += [self._lane(kind) for kind in self.lanes.batches]
         return [(queue, name, known) for queue in self._queues for name, known in by_name]
 
-    def _kind(self, job: Job) -> Kind:
-        kind = self._app.find(job.kind)
+    def _kind(self, name: str) -> Kind:
+        kind = self._app.find(name)
         if kind is None:
-            raise LookupError(f"claimed a job of kind {job.kind}, which was not asked for")
+            raise LookupError(f"claimed a job of kind {name}, which was not asked for")
         return kind

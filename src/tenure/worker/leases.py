@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from tenure.job import Job, Stop
 from tenure.kind import Kind
+
+if TYPE_CHECKING:
+    from tenure.worker.batches import Batch
 
 _OURS = Job._fields.index("claimed")
 
@@ -26,12 +30,13 @@ class Held:
         token: of the claim.
         sent: ``time.monotonic()`` before the claim was sent.
 
-    ``stop`` tells a handler in a thread to stop. ``task`` runs it; ``started`` and ``ended`` are when; ``timer`` watches
-    its timeout. ``settling`` from the moment its settlement is under way: then that one's answer decides, and a
-    heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
+    ``stop`` tells a handler in a thread to stop. ``batch`` is the one it is in, if its kind takes them. ``task`` runs it;
+    ``started`` and ``ended`` are when; ``timer`` watches its timeout. ``settling`` from the moment its settlement is under
+    way: then that one's answer decides, and a heartbeat's ``lost`` is ignored. ``cancel`` is why it was told to stop.
     """
 
     __slots__ = (
+        "batch",
         "cancel",
         "claimed",
         "deadline",
@@ -55,12 +60,16 @@ class Held:
         self.claimed = sent
         self.started: float | None = None
         self.ended = 0.0
+        self.batch: Batch | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.settling = False
         self.cancel: str | None = None
         self.deadline = sent + job.lease
         self.renew_at = sent + job.lease / 3
+
+    def __str__(self) -> str:
+        return f"job {self.job.id}"
 
     def settles(self, itself: bool) -> None:
         """Whether its settlement is under way."""
@@ -93,9 +102,9 @@ class Leases:
         """Begin to keep them alive."""
         self._held.update(held)
 
-    def drop(self, held: Held) -> None:
+    def drop(self, *held: Held) -> None:
         """Settled, or lost."""
-        self._held.discard(held)
+        self._held.difference_update(held)
 
     def holds(self, held: Held) -> bool:
         """Whether it is still in the table."""

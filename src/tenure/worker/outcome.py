@@ -49,6 +49,13 @@ class Outcome(NamedTuple):
     own: bool = True
 
 
+DONE = Outcome("done")
+"""Done, without a result."""
+
+Ends = Outcome | list[Outcome]
+"""How an attempt of several jobs ended: in one way for all, or each in its own."""
+
+
 def failed(error: BaseException, verdict: Verdict) -> Outcome:
     """The outcome of an attempt that raised; bounded and fit to be stored, whatever the error's ``__str__`` does."""
     return Outcome("failed", verdict=verdict, failure=_told(error, verdict.kind))

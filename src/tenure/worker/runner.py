@@ -3,6 +3,8 @@
 Handlers run on the event loop, in threads or in child processes. What can be stopped differs: a coroutine is cancelled, a
 child is killed, a thread can only be told (``job.lost``). A job is released only when it has really stopped.
 
+Jobs of batch kinds gather first, and run in one call, which takes one slot.
+
 A slot is a task that runs one job after the other; the next slot is opened when a job begins to wait for something. So a
 hundred jobs that wait have a hundred slots, and a hundred that do not have one.
 """
@@ -10,27 +12,26 @@ hundred jobs that wait have a hundred slots, and a hundred that do not have one.
 from __future__ import annotations
 
 import asyncio
-import logging
-import random
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-from tenure.policy import Verdict
+from tenure.items import Items
+from tenure.kind import Kind
 from tenure.worker.attempt import Attempts
+from tenure.worker.batches import Batch, Gathering
 from tenure.worker.children import Children
+from tenure.worker.endings import Endings, ours
 from tenure.worker.leases import Held, Leases
-from tenure.worker.outcome import Outcome, failed, settlement, timed_out
-from tenure.worker.settler import Settler
+from tenure.worker.options import LONGEST_PREFETCH
+from tenure.worker.outcome import Ends, Outcome
 from tenure.worker.stepping import Waiting, first_step, rest
-
-log = logging.getLogger("tenure.worker")
+from tenure.worker.work import Work, hard_extra, in_child, jobs_of
 
 Why = Literal["cancel", "lost", "timeout", "shutdown"]
 
-_LONGEST_WAIT_FOR_A_THREAD = 30.0
 _MEMORY = 0.1  # weight of the newest duration in the running mean
 _TURN = 0.005  # seconds after which a slot lets others have their turn
 
@@ -41,11 +42,9 @@ class Runner:
     Args:
         attempts: runs handlers here.
         children: runs them in child processes.
-        settler: gets the settlements.
+        endings: settles what has ended.
         leases: who is no longer in it is not started.
-        counts: ``done``, ``failed``, ``duplicate`` ...
         slots: handlers at the same time, children not counted.
-        worker: this worker's name, for the history.
         on_room: called when a slot became free.
         on_stuck: called when a thread stayed beyond its hard timeout.
     """
@@ -54,29 +53,27 @@ class Runner:
         self,
         attempts: Attempts,
         children: Children,
-        settler: Settler,
+        endings: Endings,
         leases: Leases,
-        counts: Counter[str],
         *,
         slots: int,
-        worker: str,
         on_room: Callable[[], None],
-        on_stuck: Callable[[Held], None],
+        on_stuck: Callable[[Work], None],
     ) -> None:
         self._attempts = attempts
         self._children = children
-        self._settler = settler
+        self._endings = endings
         self._leases = leases
-        self._counts = counts
         self.slots = slots
-        self._worker = worker
         self._on_room = on_room
         self._on_stuck = on_stuck
-        self.first: deque[Held] = deque()  # claimed for a free slot each
+        self.first: deque[Work] = deque()  # claimed for a free slot each
         self.waiting: deque[Held] = deque()  # claimed ahead
-        self.running: set[Held] = set()
+        self.gathering = Gathering(self._ready)
+        self.running: set[Work] = set()
         self._slots = 0  # open ones; each runs a job, or is about to
         self._opening = False  # the newest of them runs what has not waited for anything yet: no other one is opened
+        self._batches = 0  # of those, the ones that run a batch
         self._in_children = 0
         self._reserved = 0  # slots that what is waiting does not get
         self.seconds: float | None = None  # running mean of durations
@@ -89,13 +86,23 @@ class Runner:
 
     @property
     def open(self) -> int:
-        """Slots at work, at least one: how many jobs really run beside each other."""
-        return max(1, self._slots)
+        """Slots at work, at least one, those of batches not counted: how many jobs really run beside each other."""
+        return max(1, self._slots - self._batches)
 
     @property
     def free_children(self) -> int:
         """Child slots nobody runs in."""
         return self._children.slots - self._in_children
+
+    def batch_room(self, kind: Kind) -> int:
+        """Jobs of a batch kind that there are slots for, to be claimed at once: whole batches, but not too many.
+
+        A batch that gathers keeps no single job from a slot, but it does keep other batches from being claimed for it.
+        """
+        size = cast(Items, kind.items).size
+        waiting = self.gathering.waiting(kind)
+        batches = max(0, self.free - len(self.gathering)) + bool(waiting)
+        return min(batches, max(1, LONGEST_PREFETCH // size)) * size - waiting
 
     def reserve(self, slots: int) -> None:
         """Keep so many slots from what is waiting: what must not be claimed ahead gets its turn there."""
@@ -108,20 +115,29 @@ class Runner:
         Args:
             ahead: they were not claimed for free slots; they wait behind those that were.
         """
-        here = []
+        here: list[Held] = []
+        together: dict[Kind, list[Held]] = {}
         for one in held:
             if in_child(one) and not self._draining:
                 self._in_children += 1
                 self.running.add(one)
                 one.task = asyncio.get_running_loop().create_task(self._child(one))
+            elif one.kind.items is not None:
+                together.setdefault(one.kind, []).append(one)
             else:
                 here.append(one)
+        for kind, jobs in together.items():
+            self.gathering.add(kind, jobs)
         if not ahead:
             self.first.extend(here)
         elif self.waiting and here and here[0].job.priority < self.waiting[-1].job.priority:
             self.waiting = deque(sorted((*self.waiting, *here), key=lambda one: one.job.priority))
         else:
             self.waiting.extend(here)
+        self._open()
+
+    def _ready(self, batch: Batch) -> None:
+        self.first.append(batch)
         self._open()
 
     # ------------------------------------------------------------------------------------------------- running
@@ -145,20 +161,21 @@ class Runner:
     async def _slot(self) -> None:
         task = cast(asyncio.Task[None], asyncio.current_task())
         turn = time.monotonic() + _TURN
-        while (held := self._next()) is not None:
-            held.task = task
-            self._begin(held)
+        while (work := self._next()) is not None:
+            work.task = task
+            self._begin(work)
+            ends: Ends
             try:
-                step = first_step(self._attempts.run(held.kind, held.job, held.token, held.settles))
-                outcome = await self._waited(step) if isinstance(step, Waiting) else step
+                step = first_step(self._attempt(work))
+                ends = await self._waited(step) if isinstance(step, Waiting) else step
             except asyncio.CancelledError:
-                outcome = Outcome("released")
+                ends = Outcome("released")
             except Exception as error:
-                outcome = _ours(held, error)
-            self._ended(held, outcome)
-            if held.cancel is not None or task.cancelling():
+                ends = ours(work, error)
+            self._ended(work, ends)
+            if work.cancel is not None or task.cancelling():
                 break  # its cancellation may still be on its way to this task
-            if held.ended > turn:
+            if work.ended > turn:
                 self._on_room()
                 await asyncio.sleep(0)
                 turn = time.monotonic() + _TURN
@@ -166,15 +183,20 @@ class Runner:
         self._open_next()
         self._on_room()
 
-    async def _waited(self, waiting: Waiting[Outcome]) -> Outcome:
+    def _attempt(self, work: Work) -> Coroutine[Any, Any, Ends]:
+        if isinstance(work, Batch):
+            return self._attempts.batches.run(work.kind, [held.job for held in work.jobs])
+        return self._attempts.run(work.kind, work.job, work.token, work.settles)
+
+    async def _waited(self, waiting: Waiting[Ends]) -> Ends:
         self._open_next()
         return await rest(waiting)
 
-    def _next(self) -> Held | None:
+    def _next(self) -> Work | None:
         while self._work_for(self._slots) and not self._draining:
-            held = (self.first or self.waiting).popleft()
-            if self._leases.holds(held):
-                return held
+            work = self.first.popleft() if self.first else self.waiting.popleft()
+            if isinstance(work, Batch) or self._leases.holds(work):
+                return work
         return None
 
     async def _child(self, held: Held) -> None:
@@ -184,49 +206,30 @@ class Runner:
         except asyncio.CancelledError:
             outcome = Outcome("released")
         except Exception as error:
-            outcome = _ours(held, error)
+            outcome = ours(held, error)
         self._in_children -= 1
         self._ended(held, outcome)
         self._on_room()
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, work: Work) -> None:
         """Its time runs from here; that of a child's birth is not the handler's."""
-        self.running.add(held)
-        held.started = time.monotonic()
-        if held.kind.policy.timeout is not None:
-            held.timer = asyncio.get_running_loop().call_later(held.kind.policy.timeout, self._late, held)
+        self.running.add(work)
+        self._batches += isinstance(work, Batch)
+        work.started = time.monotonic()
+        if work.kind.policy.timeout is not None:
+            work.timer = asyncio.get_running_loop().call_later(work.kind.policy.timeout, self._late, work)
 
-    def _ended(self, held: Held, outcome: Outcome) -> None:
-        self.running.discard(held)
-        held.ended = time.monotonic()
-        if held.timer is not None:
-            held.timer.cancel()
-        if held.started is not None and not in_child(held):
-            took = held.ended - held.started
+    def _ended(self, work: Work, ends: Ends) -> None:
+        self.running.discard(work)
+        work.ended = time.monotonic()
+        if work.timer is not None:
+            work.timer.cancel()
+        if isinstance(work, Batch):
+            self._batches -= 1
+        elif work.started is not None and not in_child(work):
+            took = work.ended - work.started
             self.seconds = took if self.seconds is None else self.seconds + _MEMORY * (took - self.seconds)
-        self._settle(held, outcome)
-
-    def _settle(self, held: Held, outcome: Outcome) -> None:
-        outcome = _judged(held, outcome)
-        self._counts[outcome.end] += 1
-        if outcome.failure is not None:
-            job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
-            log.warning(
-                "job %s of kind %s failed in attempt %d of %d: %s; see: tenure jobs show %s",
-                job.id,
-                job.kind,
-                job.attempt,
-                job.max_attempts,
-                what,
-                job.id,
-            )
-        asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
-        if asked is not None:
-            self._settler.put(held, asked)
-            return
-        if outcome.end == "lost":
-            self._counts["stale"] += 1
-        self._leases.drop(held)
+        self._endings.settle(work, ends)
 
     # ------------------------------------------------------------------------------------------------- stopping
 
@@ -234,17 +237,30 @@ class Runner:
         """Stop a job, as far as it can be: what is waiting is dropped or released, what runs is told, cancelled, killed."""
         if held.settling or (held.cancel is not None and (held.cancel == "lost" or why != "lost")):
             return  # its own answer decides; or it knows already, and is not disturbed while it comes to its end
+        told = held.cancel is not None
         held.cancel = why
         held.stop.asked = True
-        if held.task is None:
+        if held.batch is not None:
+            self._stop_in_batch(held, held.batch, told=told)
+        elif held.task is None:
             for queue in (self.first, self.waiting):
                 if held in queue:
                     queue.remove(held)
-                    self._settle(held, Outcome("released"))
+                    self._endings.settle(held, Outcome("released"))
         elif in_child(held):
             self._children.kill(held)
         elif held.kind.runs == "loop":
             held.task.cancel()
+
+    def _stop_in_batch(self, held: Held, batch: Batch, *, told: bool) -> None:
+        if batch.task is not None:
+            if not told:
+                batch.tell(held)
+            return
+        self.gathering.leave(held)
+        if not batch.jobs and batch in self.first:
+            self.first.remove(batch)
+        self._endings.settle(held, Outcome("released"))
 
     def drain(self) -> None:
         """Start no more."""
@@ -258,58 +274,21 @@ class Runner:
     def release_unstarted(self) -> None:
         """Give back all that was claimed and not started."""
         self.release_waiting()
-        for held in list(self.first):
+        for held in [*self.gathering.jobs(), *jobs_of(self.first)]:
             self.stop(held, "shutdown")
 
     def stop_all(self) -> None:
         """Stop everything that runs."""
-        for held in list(self.running):
+        for held in jobs_of(self.running):
             self.stop(held, "shutdown")
 
-    def _late(self, held: Held) -> None:
+    def _late(self, work: Work) -> None:
         """Its timeout is over: a child is killed; what runs here is told, and may not want to hear."""
-        self.stop(held, "timeout")
-        if not in_child(held):
-            held.timer = asyncio.get_running_loop().call_later(hard_extra(held), self._stuck, held)
+        for held in jobs_of([work]):
+            self.stop(held, "timeout")
+        if not in_child(work):
+            work.timer = asyncio.get_running_loop().call_later(hard_extra(work), self._stuck, work)
 
-    def _stuck(self, held: Held) -> None:
-        if not held.settling:
-            self._on_stuck(held)
-
-
-def _ours(held: Held, error: Exception) -> Outcome:
-    """What is no handler's doing."""
-    log.error("the attempt of job %s failed inside the worker", held.job.id, exc_info=error)
-    return failed(error, Verdict("transient"))
-
-
-def in_child(held: Held) -> bool:
-    """Whether it runs in a child process: kinds that ask for it, and suspects, which may take nobody along."""
-    return held.job.suspect or held.kind.runs == "child"
-
-
-_BY_ITSELF = failed(asyncio.CancelledError("the handler cancelled its own task"), Verdict("transient"))
-
-
-def _judged(held: Held, outcome: Outcome) -> Outcome:
-    """What an attempt counts as that we told to stop: if it ended for that reason, its own end says nothing."""
-    if outcome.end in ("committed", "duplicate"):
-        return outcome
-    if held.cancel is None:
-        return _BY_ITSELF if outcome.end == "released" else outcome
-    if held.cancel == "lost":
-        return Outcome("lost")
-    if held.cancel == "timeout":
-        return outcome if outcome.end in ("lost", "unknown") else timed_out(held.kind.policy.timeout or 0.0)
-    gave_in = outcome.end == "done" or outcome.verdict == Verdict("transient")
-    return Outcome("released") if outcome.end == "died" or (gave_in and _knew(held)) else outcome
-
-
-def _knew(held: Held) -> bool:
-    """Whether the handler has noticed: a coroutine was cancelled, a thread has asked; what was in a child is killed."""
-    return not in_child(held) and (held.kind.runs == "loop" or held.stop.heard)
-
-
-def hard_extra(held: Held) -> float:
-    """Seconds beyond its timeout in which a handler that cannot be stopped may still stop by itself."""
-    return min(held.kind.policy.timeout or 0.0, _LONGEST_WAIT_FOR_A_THREAD) + 1.0
+    def _stuck(self, work: Work) -> None:
+        if not work.settling:
+            self._on_stuck(work)

@@ -33,7 +33,7 @@ _BUSY = 0.5  # seconds until a settlement is sent again whose row somebody held
 _PAUSE = (0.1, 2.0)  # seconds between two tries, first and longest
 
 Item = tuple[Held, Any]
-OnSettled = Callable[[Held, type[ask.Op[Any]], str], None]
+OnSettled = Callable[[type[ask.Op[Any]], list[tuple[Held, str]]], None]
 
 
 class Settler:
@@ -43,7 +43,7 @@ class Settler:
         store: where they go.
         leases: what is settled leaves it.
         counts: ``settled``, ``cancelled``, ``stale`` (lost), ``unknown``.
-        on_settled: called with each answer.
+        on_settled: called with the answers to each flush.
     """
 
     def __init__(self, store: PostgresStore, leases: Leases, counts: Counter[str], on_settled: OnSettled) -> None:
@@ -65,6 +65,20 @@ class Settler:
         held.settling = True
         self._pending.setdefault((held.job.queue, op), []).append((held, item))
         self._size += 1
+        self._filled.set()
+        self._empty.clear()
+
+    def put_all(self, op: type[ask.Op[Any]], items: list[Item]) -> None:
+        """Settle many jobs in one way."""
+        queue, pending = "", list[Item]()
+        for item in items:
+            held = item[0]
+            held.settling = True
+            if held.job.queue != queue:
+                queue = held.job.queue
+                pending = self._pending.setdefault((queue, op), [])
+            pending.append(item)
+        self._size += len(items)
         self._filled.set()
         self._empty.clear()
 
@@ -104,14 +118,17 @@ class Settler:
             answers = await self._instead(queue, op, items[0], error)
         point("settle.after")
         lost = _superseded(items) if len(answers) < len(items) else ()
-        for held, _ in items:
-            self._answered(op, held, "lost" if held in lost else answers.get(held.job.id, "unknown"))
+        self._answered(
+            op, [(held, "lost" if held in lost else answers.get(held.job.id, "unknown")) for held, _ in items]
+        )
 
-    def _answered(self, op: type[ask.Op[Any]], held: Held, answer: str) -> None:
-        self._counts["stale" if answer == "lost" else answer] += 1
-        self._leases.drop(held)
-        self._resent.discard(held)
-        self._on_settled(held, op, answer)
+    def _answered(self, op: type[ask.Op[Any]], answers: list[tuple[Held, str]]) -> None:
+        for answer, times in Counter([answer for _, answer in answers]).items():
+            self._counts["stale" if answer == "lost" else answer] += times
+        settled = [held for held, _ in answers]
+        self._leases.drop(*settled)
+        self._resent.difference_update(settled)
+        self._on_settled(op, answers)
 
     async def _sent(self, queue: str, op: type[ask.Op[Any]], items: list[Item]) -> dict[Any, str]:
         """The answers; the batch is sent until it gets through or no lease of it can be alive."""
@@ -144,7 +161,7 @@ class Settler:
         held, item = items[0]
         log.warning("settlement of job %s has to wait: %s", held.job.id, error.what)
         if time.monotonic() > held.deadline:
-            self._answered(op, held, "unknown")
+            self._answered(op, [(held, "unknown")])
             return
         self._later += 1
         asyncio.get_running_loop().call_later(_BUSY, self._again, held, (op, item))

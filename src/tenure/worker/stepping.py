@@ -7,6 +7,7 @@ task goes on with ``rest``.
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
@@ -67,3 +68,9 @@ def rest(waiting: Waiting[T]) -> Generator[Any, Any, T]:
             awaited = context.run(step)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+
+
+def cancelled_from_outside() -> bool:
+    """Whether somebody cancelled our task; a coroutine may raise CancelledError by itself, and then it has failed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -13,7 +13,8 @@ from typing import Literal
 
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import Exit
-from tenure.worker.runner import Runner, hard_extra, in_child
+from tenure.worker.runner import Runner
+from tenure.worker.work import hard_extra, in_child
 
 log = logging.getLogger("tenure.worker")
 
@@ -49,12 +50,12 @@ class Watch:
         now = time.monotonic()
         if now - self._looked < _STALLED:
             return
-        for held in list(self._runner.running):
-            timeout = held.kind.policy.timeout
-            if timeout is None or held.started is None or in_child(held) or held.kind.runs != "loop":
+        for work in list(self._runner.running):
+            timeout = work.kind.policy.timeout
+            if timeout is None or work.started is None or in_child(work) or work.kind.runs != "loop":
                 continue
-            if now > held.started + timeout + hard_extra(held):
-                log.critical("job %s blocks the event loop beyond its timeout; the process ends", held.job.id)
+            if now > work.started + timeout + hard_extra(work):
+                log.critical("%s blocks the event loop beyond its timeout; the process ends", work)
                 os._exit(Exit.STUCK)
 
     def told(self, held: Held, what: Literal["cancel", "lost"]) -> None:

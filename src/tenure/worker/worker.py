@@ -20,12 +20,14 @@ from tenure.app import Tenure
 from tenure.effects import Effects
 from tenure.errors import ConfigError, TenureError
 from tenure.faultpoints import point
+from tenure.kind import Kind
 from tenure.store import protocol as ask
 from tenure.worker.attempt import Attempts
 from tenure.worker.burst import nothing_left
 from tenure.worker.children import Children
 from tenure.worker.claimer import Claimer, Lanes
 from tenure.worker.dead_letters import DeadLetters
+from tenure.worker.endings import Endings
 from tenure.worker.heartbeat import Heartbeat
 from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
@@ -34,6 +36,7 @@ from tenure.worker.options import LOCK_PATIENCE, Exit, Options
 from tenure.worker.runner import Runner
 from tenure.worker.settler import Settler
 from tenure.worker.watch import Watch
+from tenure.worker.work import Work
 
 log = logging.getLogger("tenure.worker")
 
@@ -67,7 +70,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._forced = asyncio.Event()
         self._asked: float | None = None
-        self._stuck: set[Held] = set()
+        self._stuck: set[Work] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._operator: dict[tuple[str, int], dict[str, Any]] = {}
 
@@ -86,11 +89,9 @@ class Worker:
         self._runner = Runner(
             Attempts(self._app, self._effects, self._threads),
             self._children,
-            self._settler,
+            Endings(self._settler, self._leases, self.counts, self.name),
             self._leases,
-            self.counts,
             slots=self._options.concurrency,
-            worker=self.name,
             on_room=self._on_room,
             on_stuck=self._on_stuck,
         )
@@ -149,6 +150,7 @@ class Worker:
         self._tasks += [*housekeeping.tasks(self._queues), asyncio.create_task(self._claimer.lows.run()), *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
+        _say_who_is_passed_by(self._app)
         log.info("worker %s is working on %s", self.name, ", ".join(self._queues))
         claiming = asyncio.create_task(self._claimer.run())
         stopping = asyncio.create_task(self._stopping.wait())
@@ -222,15 +224,19 @@ class Worker:
     def _lanes(self) -> Lanes:
         here: list[ask.Known] = []
         child: list[ask.Known] = []
+        batches: dict[Kind, list[ask.Known]] = {}
         for kind in self._app.kinds.values():
             operator = self._operator.get((kind.name, kind.version), {})
             known = kind.known(float(operator.get("lease", kind.policy.lease)))
-            (child if kind.runs == "child" else here).extend(known)
-        return Lanes(here, child)
+            if kind.items is not None:
+                batches[kind] = known
+            else:
+                (child if kind.runs == "child" else here).extend(known)
+        return Lanes(here, child, batches)
 
-    def _on_stuck(self, held: Held) -> None:
-        log.critical("job %s does not stop after its timeout; the worker drains and ends", held.job.id)
-        self._stuck.add(held)
+    def _on_stuck(self, work: Work) -> None:
+        log.critical("%s does not stop after its timeout; the worker drains and ends", work)
+        self._stuck.add(work)
         self._stopping.set()
 
     def _on_room(self) -> None:
@@ -240,10 +246,11 @@ class Worker:
         self._claimer.wake()
         self._dead_letters.tell(queue, [one.id for one in swept if one.state == "dead"])
 
-    def _on_settled(self, held: Held, op: type[ask.Op[Any]], answer: str) -> None:
-        if op is ask.Bury and answer == "settled":
-            log.warning("job %s of kind %s is a dead letter", held.job.id, held.job.kind)
-            self._dead_letters.tell(held.job.queue, [held.job.id])
+    def _on_settled(self, op: type[ask.Op[Any]], answers: list[tuple[Held, str]]) -> None:
+        for held, answer in answers if op is ask.Bury else ():
+            if answer == "settled":
+                log.warning("job %s of kind %s is a dead letter", held.job.id, held.job.kind)
+                self._dead_letters.tell(held.job.queue, [held.job.id])
         if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
             self._claimer.wake()
 
@@ -252,6 +259,13 @@ class Worker:
             self._store, self._queues, lambda: self._claimer.lanes.all, self._leases
         )
         self.stop()
+
+
+def _say_who_is_passed_by(app: Tenure) -> None:
+    """Middleware is for attempts of one job; where batches have none of their own, that may be an oversight."""
+    batches = [kind.name for kind in app.kinds.values() if kind.items is not None]
+    if batches and app.middlewares and not app.batch_middlewares:
+        log.warning("the app's middleware does not go around %s: batches have batch_middleware", ", ".join(batches))
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -1,0 +1,104 @@
+"""What became of attempts, as it is counted, logged and handed to the settler: each job by itself, in a batch too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from typing import cast
+
+from tenure.policy import Verdict
+from tenure.store.protocol import Complete, Completion
+from tenure.worker.batches import Batch
+from tenure.worker.leases import Held, Leases
+from tenure.worker.outcome import DONE, Ends, Outcome, failed, settlement, timed_out
+from tenure.worker.settler import Settler
+from tenure.worker.work import Work, in_child
+
+log = logging.getLogger("tenure.worker")
+
+
+class Endings:
+    """Settles what has ended.
+
+    Args:
+        settler: gets the settlements.
+        leases: what needs none leaves it.
+        counts: ``done``, ``failed``, ``duplicate`` ...
+        worker: this worker's name, for the history.
+    """
+
+    def __init__(self, settler: Settler, leases: Leases, counts: Counter[str], worker: str) -> None:
+        self._settler = settler
+        self._leases = leases
+        self._counts = counts
+        self._worker = worker
+
+    def settle(self, work: Work, ends: Ends) -> None:
+        """A job, or every job of a batch, by its own end."""
+        if isinstance(work, Batch):
+            self._settle_batch(work, ends)
+        else:
+            self._settle(work, cast(Outcome, ends))
+
+    def _settle_batch(self, batch: Batch, ends: Ends) -> None:
+        if ends is DONE and not batch.told:  # most batches
+            self._counts["done"] += len(batch.jobs)
+            self._settler.put_all(Complete, [(held, Completion(held.job.id, held.token, None)) for held in batch.jobs])
+            return
+        each = [ends] * len(batch.jobs) if isinstance(ends, Outcome) else ends
+        for held, outcome in zip(batch.jobs, each, strict=True):
+            self._settle(held, outcome)
+
+    def _settle(self, held: Held, outcome: Outcome) -> None:
+        outcome = _judged(held, outcome)
+        self._counts[outcome.end] += 1
+        if outcome.failure is not None:
+            job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
+            log.warning(
+                "job %s of kind %s failed in attempt %d of %d: %s; see: tenure jobs show %s",
+                job.id,
+                job.kind,
+                job.attempt,
+                job.max_attempts,
+                what,
+                job.id,
+            )
+        asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
+        if asked is not None:
+            self._settler.put(held, asked)
+            return
+        if outcome.end == "lost":
+            self._counts["stale"] += 1
+        self._leases.drop(held)
+
+
+def ours(work: Work, error: Exception) -> Outcome:
+    """What is no handler's doing."""
+    log.error("the attempt of %s failed inside the worker", work, exc_info=error)
+    return failed(error, Verdict("transient"))
+
+
+_BY_ITSELF = failed(asyncio.CancelledError("the handler cancelled its own task"), Verdict("transient"))
+
+
+def _judged(held: Held, outcome: Outcome) -> Outcome:
+    """What an attempt counts as that we told to stop: if it ended for that reason, its own end says nothing."""
+    if outcome.end in ("committed", "duplicate"):
+        return outcome
+    if held.cancel is None:
+        return _BY_ITSELF if outcome.end == "released" else outcome
+    if held.cancel == "lost":
+        return Outcome("lost")
+    if held.cancel == "timeout":
+        return outcome if outcome.end in ("lost", "unknown") else timed_out(held.kind.policy.timeout or 0.0)
+    gave_in = outcome.end == "done" or outcome.verdict == Verdict("transient")
+    return Outcome("released") if outcome.end == "died" or (gave_in and _knew(held)) else outcome
+
+
+def _knew(held: Held) -> bool:
+    """Whether the handler has noticed: a coroutine of its own was cancelled, others have asked; a child is killed."""
+    if in_child(held):
+        return False
+    return held.stop.heard or (held.kind.runs == "loop" and held.batch is None)
