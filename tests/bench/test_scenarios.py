@@ -117,6 +117,16 @@ def test_pinned(dsn: str, pin: str) -> None:
     assert answer.code == (0 if told["proves"] else 1)
 
 
+def test_pinned_with_a_steady_offer(dsn: str) -> None:
+    answer = measured(dsn, "pinned", "--seconds", 1, "--pin", "xid", "--offered", 200)
+    told = answer.json
+    assert answer.code == 0
+    assert 0 < told["jobs"] <= 200
+    assert (told["pin"], told["offered_per_s"]) == ("xid", 200)
+    assert 0 <= told["p50_ms"] <= told["p99_ms"]
+    assert told["unpinned_p99_ms"] >= 0
+
+
 def test_backlog(dsn: str) -> None:
     told = checked(measured(dsn, "backlog", "--jobs", 1500), "backlog", 1500, {"p50_ms", "p99_ms"})
     assert [(point["depth"], point["scheduled"], point["archived"]) for point in told["points"]] == [

@@ -36,6 +36,7 @@ def drained(
     *,
     processes: int = 1,
     batch: int = 1,
+    concurrency: int | None = None,
     what: str = "jobs",
     kept: bool = True,
 ) -> Drained:
@@ -48,6 +49,7 @@ def drained(
     Args:
         target: the name of the app in ``apps``.
         batch: most jobs in a batch, where the app takes batches.
+        concurrency: handlers that a worker calls at once; None is what a user gets.
         show: told how far it is, as ``what``.
         kept: the queue's retention is not 0.
 
@@ -58,7 +60,7 @@ def drained(
     queue.set(paused=True)
     queue.fill(jobs)
     queue.tidy()
-    with crew(queue, target, processes=processes, batch=batch) as workers:
+    with crew(queue, target, processes=processes, batch=batch, concurrency=concurrency) as workers:
         before = usage(queue.conn, workers.pids)
         queue.set(paused=False)
         started, ahead = _all_at_work(workers, jobs)

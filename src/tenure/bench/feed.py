@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from tenure.bench.queue import Queue
@@ -43,6 +44,31 @@ class Feed:
             return until(called)
 
         self._workers.wait("a job", fed, _PAUSE)
+
+    def offer(self, rate: int, until: Callable[[int], bool]) -> None:
+        """Give them so many jobs a second until something is so, however many are waiting.
+
+        Args:
+            until: as ``keep``.
+
+        Raises:
+            TenureError: as ``keep``.
+        """
+        started, before = time.monotonic(), self._made
+
+        def fed() -> bool:
+            due = before + int((time.monotonic() - started) * rate) - self._made
+            if due > 0:
+                self._queue.fill(due)
+                self._made += due
+            return until(self._workers.board.called)
+
+        self._workers.wait("a job", fed, _PAUSE)
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that no handler was called with yet."""
+        return self._made - self._workers.board.called
 
     def _top_up(self, called: int) -> None:
         missing = self._depth - (self._made - called)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from tenure.bench import floor
 from tenure.bench.feed import Feed
 from tenure.bench.measure import Cost, cost, ratio, usage
+from tenure.bench.offered import offered
 from tenure.bench.queue import queue_on
 from tenure.bench.report import Report, megabytes, percent, whole
 from tenure.bench.server import Server
@@ -65,6 +66,8 @@ class Course(NamedTuple):
 
 def pinned(server: Server, wishes: Wishes) -> Report:
     """A saturated worker beside a session that holds something; with the hint, and without."""
+    if wishes.offered:
+        return offered(server, wishes, partial(_held, server))
     with floor.around(
         server, wishes.show, partial(floor.claim_and_delete, server, int(_FLOOR_JOBS * wishes.seconds))
     ) as found:

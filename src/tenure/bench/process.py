@@ -14,6 +14,9 @@ from tenure.bench.report import Report, percent, whole
 from tenure.bench.server import Server
 from tenure.bench.wishes import Wishes
 
+AT_ONCE = 10
+"""Handlers that wait and are called at once in a process: few enough that waiting is the bound, and not the processors."""
+
 _COLUMNS = ("round", "jobs/s", "of the floor", "server CPU µs", "worker CPU µs", "WAL bytes")
 
 
@@ -72,13 +75,16 @@ def scale(server: Server, wishes: Wishes) -> Report:
     counts = [*takewhile(lambda n: n < wishes.processes, (1, 2, 4, 8, 16, 32)), wishes.processes]
     points: list[tuple[str, int, Drained, float]] = []
     with floor.around(server, wishes.show, partial(floor.claim_and_delete, server, wishes.jobs)) as found:
-        for handler, target in (("nothing", "nothing"), (f"{SLOW * 1000:g} ms", "slow")):
+        for handler, target, jobs, concurrency in (
+            ("nothing", "nothing", wishes.jobs, None),
+            (f"{SLOW * 1000:g} ms", "slow", max(1, wishes.jobs // 5), AT_ONCE),
+        ):
             alone = 0.0
             for count in counts:
                 what = f"{handler}, {count} of {wishes.processes} processes"
                 with queue_on(server) as queue:
                     rounds = [
-                        drained(queue, target, wishes.jobs, wishes.show, processes=count, what=what)
+                        drained(queue, target, jobs, wishes.show, processes=count, what=what, concurrency=concurrency)
                         for _ in range(wishes.rounds)
                     ]
                 one = middle(rounds)
@@ -120,6 +126,6 @@ def scale(server: Server, wishes: Wishes) -> Report:
         },
         notes=[
             "The main figure is that of handlers that do nothing, with all processes. Time runs from the moment at"
-            " which each process was at work."
+            f" which each process was at work. Of handlers that wait, {AT_ONCE} are called at once in a process."
         ],
     )

@@ -35,7 +35,7 @@ SCENARIOS = {
     "process": Scenario(process, {"jobs": 50_000, "processes": 1, "rounds": 5, "batch": 0, "retention": 7}),
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
     "latency": Scenario(latency, {"seconds": 10.0}),
-    "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot"}),
+    "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot", "offered": 0}),
     "backlog": Scenario(backlog, {"jobs": 1_000_000}),
     "effects": Scenario(effects, {"jobs": 5_000, "rounds": 3}),
     "scale": Scenario(scale, {"jobs": 50_000, "processes": 4, "rounds": 3}),

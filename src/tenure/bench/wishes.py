@@ -29,6 +29,7 @@ class Wishes:
         batch: most jobs in a call of the handler; 0 calls it for each.
         retention: days for which the queue keeps what is done; 0 keeps nothing.
         pin: what another session holds.
+        offered: jobs a second that are enqueued, whatever the workers do; 0 keeps them saturated.
         show: is told how far it is.
     """
 
@@ -39,4 +40,5 @@ class Wishes:
     batch: int = 0
     retention: int = 7
     pin: Pin = "snapshot"
+    offered: int = 0
     show: Show = nobody_looks

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -82,7 +82,14 @@ class Crew:
 
 @contextmanager
 def crew(
-    queue: Queue, target: str, *, processes: int = 1, jobs: int = 0, hint: bool = True, batch: int = 1
+    queue: Queue,
+    target: str,
+    *,
+    processes: int = 1,
+    jobs: int = 0,
+    hint: bool = True,
+    batch: int = 1,
+    concurrency: int | None = None,
 ) -> Iterator[Crew]:
     """Workers for an app, at their posts; they are gone at the end of the block.
 
@@ -93,11 +100,14 @@ def crew(
         jobs: how many jobs note when they were started.
         hint: see ``Options``.
         batch: most jobs in a batch, where the app takes batches.
+        concurrency: handlers that each calls at once; None is what a user gets.
 
     Raises:
         TenureError: they do not come.
     """
     options = Options(dsn=queue.server.dsn, schema=queue.schema, hint=hint)
+    if concurrency is not None:
+        options = replace(options, concurrency=concurrency)
     told = json.dumps({"target": f"tenure.bench.apps:{target}", **asdict(options)}).encode()
     started: list[subprocess.Popen[bytes]] = []
     with TemporaryDirectory(prefix="tenure-bench-") as scratch:

@@ -22,6 +22,8 @@ tenure bench process --processes 2 --retention 0 --json
 
 tenure bench pinned --pin xid --seconds 120
 
+tenure bench pinned --pin xid --offered 4000 --seconds 600
+
 tenure bench backlog --jobs 10000000 --dsn postgresql://tenure@db/scratch"""
 
 
@@ -55,6 +57,10 @@ def bench(
         typer.Option(help="Days ended jobs are kept; 0 keeps none.", min=0, max=3650, show_default=False),
     ] = None,
     pin: Annotated[Pin | None, typer.Option(help="What another session holds.", show_default=False)] = None,
+    offered: Annotated[
+        int | None,
+        typer.Option(help="Jobs a second that are enqueued; else as many as it takes.", min=1, show_default=False),
+    ] = None,
     dsn: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +102,7 @@ def bench(
         "rounds": rounds,
         "batch": batch,
         "retention": retention,
+        "offered": offered,
         "pin": None if pin is None else pin.value,
     }
     with show.progress() as bar:
