@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -37,11 +38,18 @@ def run_here(target: str, options: Options) -> Exit:
     """One worker in this process, until a signal or the end of its burst."""
     app = load(target)
     app.point_at(options.dsn, options.schema)
+    app.on_start(_freeze)
     try:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             return _to_its_end(runner.get_loop(), Worker(app, target, options))
     finally:
         app.close()
+
+
+def _freeze() -> None:
+    """What is there before the first job is there to stay: the collector need not look at it after every few thousand."""
+    gc.collect()
+    gc.freeze()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
