@@ -161,7 +161,7 @@ class Claimer:
         self._full = False
         for queue in queues:
             found |= await self._in_slots(queue)
-        self._runner.reserve(1 if self._full and self._runner.waiting else 0)
+        self._runner.reserve(1 if self._full and self._long_waiting(_ALL_LANES) else 0)
         if found and time.monotonic() < self._all_lanes_at:
             return True
         self._all_lanes_at = time.monotonic() + _ALL_LANES
@@ -172,10 +172,14 @@ class Claimer:
 
     def _let_go(self) -> None:
         """Give back what was claimed ahead and did not get its turn in time: it may be another worker's."""
-        waiting = self._runner.waiting
-        if self._prefetch is None and waiting and time.monotonic() - waiting[0].claimed > _PATIENCE:
+        if self._prefetch is None and self._long_waiting(_PATIENCE):
             self._held_up = True
             self._runner.release_waiting()
+
+    def _long_waiting(self, seconds: float) -> bool:
+        """Whether what was claimed ahead has been waiting for so long."""
+        waiting = self._runner.waiting
+        return bool(waiting) and time.monotonic() - waiting[0].claimed > seconds
 
     async def _in_slots(self, queue: str) -> bool:
         """Single jobs, and those of each batch kind, in any order: none can keep the others waiting for ever."""

@@ -28,7 +28,7 @@ from tenure.worker.leases import Held, Leases
 from tenure.worker.options import LONGEST_PREFETCH
 from tenure.worker.outcome import Ends, Outcome
 from tenure.worker.stepping import Waiting, first_step, rest
-from tenure.worker.work import Work, hard_extra, in_child, jobs_of
+from tenure.worker.work import Work, hard_extra, in_child, jobs_of, priority
 
 Why = Literal["cancel", "lost", "timeout", "shutdown"]
 
@@ -194,10 +194,16 @@ class Runner:
 
     def _next(self) -> Work | None:
         while self._work_for(self._slots) and not self._draining:
-            work = self.first.popleft() if self.first else self.waiting.popleft()
+            work = self._most_urgent()
             if isinstance(work, Batch) or self._leases.holds(work):
                 return work
         return None
+
+    def _most_urgent(self) -> Work:
+        """What was claimed for a slot goes before what was claimed ahead, but not before what is more urgent."""
+        if self.first and (not self.waiting or priority(self.first[0]) <= priority(self.waiting[0])):
+            return self.first.popleft()
+        return self.waiting.popleft()
 
     async def _child(self, held: Held) -> None:
         """An attempt in a child process."""

@@ -17,6 +17,11 @@ def jobs_of(work: Iterable[Work]) -> list[Held]:
     return [held for one in work for held in (one.jobs if isinstance(one, Batch) else (one,))]
 
 
+def priority(work: Work) -> int:
+    """0 is the most urgent."""
+    return (work.jobs[0] if isinstance(work, Batch) else work).job.priority
+
+
 def in_child(work: Work) -> bool:
     """Whether it runs in a child process: kinds that ask for it, and suspects, which may take nobody along."""
     return isinstance(work, Held) and (work.job.suspect or work.kind.runs == "child")
