@@ -247,8 +247,8 @@ class Claimer:
             point("claim.after_commit")
         idle = self._runner.free == self._runner.slots
         self._hold(jobs, op.token, sent, ahead=ahead)
-        if idle and 0 < len(jobs) < op.limit:
-            await asyncio.sleep(0)  # the first one begins before we look for more, unless there is more
+        if jobs and idle and self._kind(jobs[0].kind).items is None:
+            await asyncio.sleep(0)  # the first one begins before we look for more; a batch, while we look
         return jobs
 
     async def _adopt(self) -> None:
