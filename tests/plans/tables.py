@@ -225,7 +225,7 @@ class Explained:
     def __init__(self, dsn: str, mode: str) -> None:
         self._store = PostgresStore(dsn)
         self._told: list[str] = []
-        self.conn = connect(dsn, prepare_threshold=0)
+        self.conn = connect(dsn, patience=60.0, prepare_threshold=0)
         self.conn.add_notice_handler(lambda notice: self._told.append(notice.message_primary or ""))
         self.conn.execute("load 'auto_explain'")
         for name, value in _EXPLAIN.items():

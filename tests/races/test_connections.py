@@ -142,3 +142,19 @@ def test_plans_of_an_event_loops_connections_are_made_anew_too(dsn: str, monkeyp
         connections.drop()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "settings", [{"patience": None}, {"prepare": False, "patience": 1.0}], ids=["effects", "pooler"]
+)
+def test_where_others_speak_too_the_planner_is_left_alone(dsn: str, settings: dict[str, Any]) -> None:
+    """A handler's statements in an effect, and what other clients of a pooler say in the same session."""
+    with psycopg.connect(dsn) as plain:
+        theirs = plain.execute(PLANNER).fetchone()
+    connections = Connections(dsn, 1, **settings)
+    with connections.take() as conn:
+        assert conn.execute(PLANNER).fetchone() == theirs
+    connections.close()
+
+
+PLANNER = "select current_setting('enable_seqscan'), current_setting('jit'), current_setting('statement_timeout')"

@@ -1,4 +1,4 @@
-"""``enqueue``: how fast jobs are accepted: one by one, many in a call, and copied through SQL."""
+"""``enqueue``: how fast jobs are accepted: one by one, many as arrays, and many as a stream."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
-
-from psycopg import sql
 
 from tenure.bench import floor
 from tenure.bench.apps import PAYLOAD, do_nothing, nothing
@@ -24,12 +22,6 @@ BLOCK = 10_000
 """Jobs of one call, where there are many."""
 
 _SINGLE = 10  # as many times fewer jobs where each is a call: it takes as many times longer
-
-_STAGED = "create temporary table staged (payload jsonb not null) on commit delete rows"
-_ACCEPT = """
-select count(*) from {enqueue_many}('job', (select jsonb_agg(jsonb_build_object('payload', payload)) from staged))
-where answer = 'new'
-"""
 
 Way = Callable[[Queue, int], Iterator[int]]
 """Enqueues so many jobs, call by call; yields how many each one had."""
@@ -60,25 +52,18 @@ def single(_queue: Queue, jobs: int) -> Iterator[int]:
         yield 1
 
 
-def bulk(_queue: Queue, jobs: int) -> Iterator[int]:
-    """Many in a call and a commit, arguments checked."""
+def bulk(queue: Queue, jobs: int) -> Iterator[int]:
+    """Many in a call, in the caller's own transaction: they go as arrays."""
     for count in _blocks(jobs):
-        do_nothing.enqueue_many_sync([PAYLOAD] * count)
+        with queue.conn.transaction():
+            do_nothing.enqueue_many_sync([PAYLOAD] * count, conn=queue.conn)
         yield count
 
 
-def copied(queue: Queue, jobs: int) -> Iterator[int]:
-    """By COPY into a table of the session, and from there through the door in SQL; a commit for each block."""
-    queue.conn.execute(_STAGED)
-    payload = do_nothing.request(**PAYLOAD).job.payload
-    accept = sql.SQL(_ACCEPT).format(enqueue_many=sql.Identifier(queue.schema, "enqueue_many"))
+def copied(_queue: Queue, jobs: int) -> Iterator[int]:
+    """Many in a call with a commit of its own: they go as a COPY."""
     for count in _blocks(jobs):
-        with queue.conn.transaction():
-            with queue.conn.cursor().copy("copy staged (payload) from stdin") as copy:
-                for _ in range(count):
-                    copy.write_row([payload])
-            if queue.conn.execute(accept).fetchone() != (count,):
-                raise TenureError("Not all jobs that were copied were accepted.")
+        do_nothing.enqueue_many_sync([PAYLOAD] * count)
         yield count
 
 

@@ -123,17 +123,19 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
 def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip.
 
-    Everything is found by an index, whatever the planner believes of a table that it last saw empty.
+    With limited patience the session says nothing but our statements: then they find everything by an index, whatever the
+    planner believes of a table that it last saw empty. Elsewhere other people's statements are said, too: a handler's in an
+    effect, or another client's behind a pooler.
     """
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
-        " set_config('default_transaction_isolation', 'read committed', false),"
-        " set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false)"
+        " set_config('default_transaction_isolation', 'read committed', false)"
     )
     if patience is None:
         return asked
     return (
-        f"{asked}, set_config('lock_timeout', '{int(patience * 1000)}', false),"
+        f"{asked}, set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false),"
+        f" set_config('lock_timeout', '{int(patience * 1000)}', false),"
         f" set_config('statement_timeout', '{int(STATEMENT * 1000)}', false)"
     )
 

@@ -92,11 +92,5 @@ left join lateral (
 left join lateral (
     select j.state from tenure.jobs j where j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s and w.key is null limit 1
 ) j on true
-where c.id is null
-  and (
-    {ring}
-    from (select %(queue)s::text) as q(name)
-    where exists (select from accepted)
-      and exists (select from asked a where a.at is null and coalesce(a.delay, 0) <= 0 or a.at <= clock_timestamp())
-) is not false
+where c.id is null and {accepted_rings}
 order by a.ord

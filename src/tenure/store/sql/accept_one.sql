@@ -15,16 +15,11 @@ asked as (
     ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers)
 ),
 {policy},
-entered as (
+accepted as (
     {entered}
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
 select id
-from entered
-where (
-    {ring}
-    from (select %(queue)s::text) as q(name)
-    where exists (select from entered)
-      and exists (select from asked a where a.at is null and coalesce(a.delay, 0) <= 0 or a.at <= clock_timestamp())
-) is not false
+from accepted
+where {accepted_rings}
