@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check fmt docs bench example-catalog example-payment clean
+.PHONY: help demo test check fmt docs bench chaos proof example-catalog example-payment clean
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
@@ -43,5 +43,19 @@ docs: .venv/.ready ## build the documentation as a site, into site/
 bench: .venv/.ready ## how fast one worker process is on this machine (about half a minute)
 	@$(BIN)/tenure bench process
 
+KILLS ?= 200
+POINTS ?=
+SEEDS ?= 1
+SECONDS ?= 60
+PARTS ?=
+INTO ?= chaos-results
+chaos: .venv/.ready ## the long part of the proof: kills, chaos, planted bugs (an hour or two on two cores; KILLS=5 SECONDS=20 is shorter)
+	@$(BIN)/python -m tests.chaos.record $(PARTS) --kills "$(KILLS)" --points "$(POINTS)" --seeds "$(SEEDS)" --seconds "$(SECONDS)" \
+		--into "$(INTO)"; ended=$$?; test $$ended -le 1 || exit $$ended; \
+	$(BIN)/python -m tests.proof.page --recorded "$(INTO)" && exit $$ended
+
+proof: .venv/.ready ## write docs/proof.md anew, of the runs that are recorded in proof/recorded
+	@$(BIN)/python -m tests.proof.page
+
 clean: ## remove the virtual environment and caches
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis site chaos-results

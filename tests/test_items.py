@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple, NoReturn, NotRequired, Protocol, TypeVar
 
 import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -125,6 +126,12 @@ def test_jobs_come_beside_the_items(app: Tenure) -> None:
     assert (send.arguments.job, send.arguments.names) == ("jobs", ("to", "copies"))
 
 
+class Unchecked(Protocol):
+    """Nobody can tell what is of this type while it runs."""
+
+    def __len__(self) -> int: ...
+
+
 def nothing() -> None: ...
 def one(mail: Mail) -> None: ...
 def two(mails: list[Mail], others: list[Mail]) -> None: ...
@@ -135,19 +142,92 @@ def rows(rows: list[Row]) -> None: ...
 def either(items: list[Mail | Model]) -> None: ...
 def variadic(*mails: list[Mail]) -> None: ...
 def named(mails: list[Mail], **more: Any) -> None: ...
+def positional(mails: list[Mail], /) -> None: ...
 def single_job(mails: list[Mail], job: Job) -> None: ...
+def maybe_a_job(mails: list[Mail], job: Job | None = None) -> None: ...
 def only_jobs(jobs: list[Job]) -> None: ...
+def jobs_twice(jobs: list[Job], more: list[Job]) -> None: ...
+def extra(mails: list[Mail], dry: bool = False) -> None: ...
+def extra_first(dry: bool, mails: list[Mail]) -> None: ...
 
 
 @pytest.mark.parametrize(
-    "handler",
-    [nothing, one, two, unknown, numbers, anything, rows, either, variadic, named, single_job, only_jobs],
-    ids=lambda handler: handler.__name__,
+    ("handler", "told"),
+    [
+        (nothing, "no parameter gets the items"),
+        (one, "its parameter mail is tests.test_items.Mail, and not a list of items"),
+        (two, "nothing fills its parameter others: all arguments of a job are fields of its item"),
+        (unknown, "its parameter mails has no annotation"),
+        (numbers, "the items of numbers are of type int, which is no dataclass, TypedDict or model"),
+        (anything, "the items of items are of type dict[str, "),
+        (rows, "the items of rows are of type tests.test_items.Row, which is no"),
+        (either, "the items of items are of type tests.test_items.Mail | tests.test_items.Model, which is no"),
+        (variadic, "its parameter *mails cannot be given by name"),
+        (named, "its parameter **more cannot be given by name"),
+        (positional, "its parameter mails cannot be given by name"),
+        (single_job, "its parameter job is one Job, and there are many: jobs: list[Job]"),
+        (maybe_a_job, "its parameter job is one Job"),
+        (only_jobs, "no parameter gets the items"),
+        (jobs_twice, "the items of more are of type tenure.job.Job, which is no"),
+        (extra, "nothing fills its parameter dry: "),
+        (extra_first, "nothing fills its parameter dry: "),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else value.__name__,
 )
-def test_any_other_signature_is_refused(app: Tenure, handler: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigError, match=r"Write async def send\(mails: list\[Mail\]\)"):
+def test_any_other_signature_is_refused_and_says_what_is_wrong_with_it(
+    app: Tenure, handler: Callable[..., Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"Write async def send\(mails: list\[Mail\]\)") as caught:
         app.job(batch=10)(handler)
+    assert caught.value.what.startswith(f"{handler.__name__} takes batches, but {told}")
     assert app.kinds == {}
+
+
+def answering(hint: Any) -> Callable[..., Any]:
+    async def send(mails: list[Mail]) -> Any: ...
+
+    send.__annotations__["return"] = hint
+    return send
+
+
+@pytest.mark.parametrize(
+    "hint", [int, str, dict[str, int], set[int], bool | str, Annotated[int, "sent"], Mail, Iterator]
+)
+def test_a_handler_that_can_answer_nothing_a_batch_may_is_refused(app: Tenure, hint: Any) -> None:
+    with pytest.raises(ConfigError, match=r"send takes batches, but is to return .*Return None, where all") as caught:
+        app.job(batch=10)(answering(hint))
+    assert inspect.formatannotation(hint) in caught.value.what
+    assert app.kinds == {}
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        None,
+        list,
+        list[str | Exception],
+        Sequence[int],
+        Iterable[int],
+        tuple[int, ...],
+        int | None,
+        str | list[str],
+        Annotated[list[int], "sent"],
+        Any,
+        object,
+        NoReturn,
+        TypeVar("T"),
+        Unchecked,
+    ],
+)
+def test_a_handler_that_may_answer_what_a_batch_may_is_taken(app: Tenure, hint: Any) -> None:
+    assert app.job(batch=10)(answering(hint)).items is not None
+
+
+def test_a_handler_that_does_not_say_what_it_answers_is_taken(app: Tenure) -> None:
+    def send(mails: list[Mail]):  # type: ignore[no-untyped-def]
+        ...
+
+    assert app.job(batch=10)(send).items is not None
 
 
 def test_fields_that_no_json_fills_are_refused(app: Tenure) -> None:
@@ -163,14 +243,14 @@ def test_a_field_cannot_have_the_name_of_an_option(app: Tenure) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 10_001, True, 2.5, "500"])
 def test_a_batch_has_a_size_in_its_range(app: Tenure, size: Any) -> None:
-    with pytest.raises(ConfigError, match=r"batch is .*, but must be a whole number from 1 to 10000"):
-        app.job(batch=size)(numbers)
+    with pytest.raises(ConfigError, match=r"batch of mail.send is .*, but must be a whole number from 1 to 10000"):
+        app.job(name="mail.send", batch=size)(numbers)
 
 
 @pytest.mark.parametrize("linger", [-1, "61s", "soon", float("inf")])
 def test_a_linger_lies_in_its_range(app: Tenure, linger: Any) -> None:
-    with pytest.raises(ConfigError, match="linger"):
-        app.job(batch=10, linger=linger)(numbers)
+    with pytest.raises(ConfigError, match=r"^linger of mail\.send"):
+        app.job(name="mail.send", batch=10, linger=linger)(numbers)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tenure import Tenure
-from tenure.errors import ConfigError, InvalidPayload, PayloadTooLarge, Refused
+from tenure import Job, Tenure
+from tenure.errors import ConfigError, InvalidArguments, InvalidPayload, PayloadTooLarge, Refused, TenureError
 from tenure.kind import Kind
 
 NOWHERE = "host=/nowhere dbname=none"
@@ -70,7 +70,7 @@ def test_a_version_is_a_whole_number_in_its_range(app: Tenure, version: Any) -> 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_many_takes_no_request_of_another_kind(kind: Kind, other: Kind, way: str) -> None:
-    with pytest.raises(Refused, match="Request 2 was made by <Kind text v1 on default>, not by <Kind number"):
+    with pytest.raises(Refused, match="Request 2: It was made by <Kind text v1 on default>, not by <Kind number"):
         many(kind, [kind.request(1), other.request("x")], way)
 
 
@@ -79,15 +79,55 @@ def test_many_takes_no_request_of_a_namesake_in_another_app(kind: Kind, way: str
     @Tenure(NOWHERE).job()
     def number(n: str) -> None: ...
 
-    with pytest.raises(Refused, match="Request 1 was made by"):
+    with pytest.raises(Refused, match="Request 1: It was made by"):
         many(kind, [number.request("x")], way)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("requests", [[5], [None], ["n"], [[("n", 1)]], [{1: 2}]])
 def test_many_takes_requests_and_mappings(kind: Kind, requests: Any, way: str) -> None:
-    with pytest.raises(Refused, match="Request 1 is neither"):
+    with pytest.raises(Refused, match="Request 1: It is neither"):
         many(kind, requests, way)
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("wrong", "error", "told"),
+    [
+        ({"n": "many"}, InvalidArguments, "The arguments do not fit number: n: "),
+        ({"n": float("nan")}, InvalidPayload, "The value cannot be written"),
+        ({"n": 1, "priority": 12}, Refused, "Priority 12 is not one"),
+        ({"n": 1, "delay": "soon"}, ConfigError, "delay: 'soon' is not a duration"),
+    ],
+    ids=["arguments", "payload", "option", "duration"],
+)
+def test_many_names_the_request_that_it_was_stopped_by(
+    kind: Kind, wrong: dict[str, Any], error: type[TenureError], told: str, way: str
+) -> None:
+    with pytest.raises(error, match=f"^Request 3: {told}") as caught:
+        many(kind, [{"n": 1}, kind.request(2), wrong, {"n": 4}], way)
+    assert caught.value.request == 3
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_many_names_a_request_that_could_not_be_made_on_the_way(kind: Kind, way: str) -> None:
+    with pytest.raises(InvalidArguments, match=r"^Request 2: ") as caught:
+        many(kind, (kind.request(n) for n in (1, "x", 3)), way)
+    assert caught.value.request == 2
+
+
+def test_a_request_alone_has_no_place(kind: Kind) -> None:
+    with pytest.raises(InvalidArguments, match=r"^The arguments do not fit") as caught:
+        kind.request("x")
+    assert caught.value.request is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_attempts": 0}, {"lease": "1ms"}, {"backoff": 5}, {"key_ttl": "soon"}], ids=str
+)
+def test_an_option_that_cannot_be_names_its_kind(app: Tenure, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^mail\.send: {next(iter(options))}"):
+        app.job(name="mail.send", **options)(test_a_request_alone_has_no_place)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -157,3 +197,11 @@ def test_effects_are_not_grouped_unless_the_kind_says_so(app: Tenure) -> None:
     async def grouped(tx: Any) -> None: ...
 
     assert (single.group, grouped.group) == (1, 20)
+
+
+def test_several_jobs_are_for_a_batch_handler() -> None:
+    app = Tenure()
+    with pytest.raises(ConfigError, match=r"asks for several jobs \(jobs: list\[Job\]\)"):
+
+        @app.job()
+        async def send(jobs: list[Job], order_id: int) -> None: ...

@@ -19,9 +19,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tenure.chaos.proxy import COMMIT, Connection, Cut, Proxy
+from tenure.chaos.wire import Matcher, Wire
 from tests.support.properties import given, st
-from tests.support.proxy import COMMIT, Connection, Cut, Proxy
-from tests.support.wire import Matcher, Wire
 
 ADMIN = "host=127.0.0.1 port=5432 user=postgres dbname=postgres connect_timeout=5"
 Client = psycopg.Connection[Any]
@@ -278,6 +278,15 @@ def test_a_slow_close_is_heard_later(proxy: Proxy, direct: Client) -> None:
             while wire.recv(1000):
                 pass
         assert time.monotonic() - began >= 0.3
+
+
+def test_it_leads_to_another_server_from_then_on(proxy: Proxy, database: str) -> None:
+    with psycopg.connect(proxy.dsn()) as client:
+        proxy.lead_to("host=127.0.0.1 port=1")
+        with pytest.raises(psycopg.OperationalError):
+            client.execute("select 1")
+    proxy.lead_to(database)
+    assert answers(proxy)
 
 
 def test_dropped_connections_may_come_back_at_once(proxy: Proxy) -> None:

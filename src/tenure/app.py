@@ -19,6 +19,7 @@ from tenure.errors import ConfigError
 from tenure.job import Job, Record
 from tenure.kind import Kind
 from tenure.policy import Backoff, Duration, ErrorTypes, Policy
+from tenure.store.grants import Grants
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import KindRow, LookUp, Op, RegisterKinds
 from tenure.store.statements import schema_name
@@ -56,7 +57,8 @@ class Tenure:
         schema: where the tables live in that database; None takes ``$TENURE_SCHEMA``, and without that ``tenure``.
         payload_limit: largest payload, bytes of stored text.
         result_limit: largest result that is kept, bytes of stored text.
-        pooler: ``"transaction"`` behind PgBouncer in transaction mode: no prepared statements.
+        pooler: ``"transaction"`` behind PgBouncer in transaction mode: nothing is kept in a session; None takes
+            ``$TENURE_POOLER``.
 
     Raises:
         ConfigError: a value that cannot work.
@@ -74,7 +76,7 @@ class Tenure:
         self.schema = schema_name(schema or os.environ.get("TENURE_SCHEMA") or DEFAULT_SCHEMA)
         self.payload_limit = _positive("payload_limit", payload_limit)
         self.result_limit = _positive("result_limit", result_limit)
-        self.pooler = pooler
+        self.pooler = _pooler(pooler or os.environ.get("TENURE_POOLER"))
         self.kinds: dict[str, Kind] = {}
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
@@ -149,22 +151,26 @@ class Tenure:
         """
 
         def register(handler: Callable[..., Any]) -> Kind:
-            policy = Policy(
-                max_attempts=max_attempts,
-                backoff=backoff,
-                lease=lease,
-                timeout=timeout,
-                permanent=permanent,
-                transient=transient,
-                max_deferrals=max_deferrals,
-                key_ttl=key_ttl,
-                dedup_ttl=dedup_ttl,
-                once_ttl=once_ttl,
-            )
+            called = name or handler.__name__
+            try:
+                policy = Policy(
+                    max_attempts=max_attempts,
+                    backoff=backoff,
+                    lease=lease,
+                    timeout=timeout,
+                    permanent=permanent,
+                    transient=transient,
+                    max_deferrals=max_deferrals,
+                    key_ttl=key_ttl,
+                    dedup_ttl=dedup_ttl,
+                    once_ttl=once_ttl,
+                )
+            except ConfigError as error:
+                raise ConfigError(f"{called}: {error.what}", hint=error.hint) from None
             kind = Kind(
                 self,
                 handler,
-                name=name or handler.__name__,
+                name=called,
                 queue=queue,
                 policy=policy,
                 version=version,
@@ -320,9 +326,20 @@ class Tenure:
             self._store = store
         return applied
 
-    def new_store(self, size: int = 4, patience: float | None = None) -> PostgresStore:
-        """Another store on the same queue, with connections of its own; ``patience`` as ``PostgresStore``."""
-        return PostgresStore(self.dsn, self.schema, size=size, prepare=self.pooler is None, patience=patience)
+    def grant(self, grants: Grants) -> None:
+        """Give roles their rights on the schema, all of them or none; see ``tenure grants``.
+
+        Raises:
+            ConfigError: a role does not exist, or cannot.
+            StoreUnavailable, ServerUnsuitable, SchemaMismatch, EngineError: it cannot be done.
+        """
+        with self._opening:
+            (self._store or self._connected()).grant(grants)
+
+    def new_store(self, size: int = 4, patience: float | None = None, *, guards: bool = False) -> PostgresStore:
+        """Another store on the same queue, with connections of its own; ``patience``, ``guards`` as ``PostgresStore``."""
+        prepare = self.pooler is None
+        return PostgresStore(self.dsn, self.schema, size=size, prepare=prepare, patience=patience, guards=guards)
 
     def _opened(self) -> PostgresStore:
         store = self._connected()
@@ -371,3 +388,14 @@ def _positive(name: str, value: int) -> int:
     if value < 1:
         raise ConfigError(f"{name}={value}.", hint="Use a number of bytes above 0.")
     return value
+
+
+def _pooler(value: str | None) -> Literal["transaction"] | None:
+    if not value:
+        return None
+    if value != "transaction":
+        raise ConfigError(
+            f"pooler={value!r}.",
+            hint='Use "transaction" behind a pooler in that mode, and nothing behind one in session mode or without one.',
+        )
+    return "transaction"

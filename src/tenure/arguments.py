@@ -8,6 +8,7 @@ second. Parameters the worker fills in are no part of it: one annotated ``Job``,
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -41,9 +42,14 @@ class Arguments:
         parameters = list(inspect.signature(handler).parameters.values())
         self.tx: str | None = _transaction(handler, parameters) if effect else None
         self.form: Form | None = _form(handler, hints) if effect else None
-        self.job = next((p.name for p in parameters if _is_job(hints.get(p.name))), None)
+        self.job = next((p.name for p in parameters if is_job(hints.get(p.name))), None)
         fields: dict[str, Any] = {}
         for parameter in parameters:
+            if hints.get(parameter.name) == list[Job]:
+                raise ConfigError(
+                    f"{self._name} asks for several jobs ({parameter.name}: list[Job]), and is called for each.",
+                    hint=f"Write {parameter.name}: Job, or give it batch=.",
+                )
             if parameter.name not in (self.tx, self.job):
                 fields[parameter.name] = _field(handler, parameter, hints)
         self.names = tuple(fields)
@@ -81,9 +87,9 @@ class Arguments:
         return InvalidArguments(f"The arguments do not fit {self._name}: {_told(error, below)}.")
 
 
-def _is_job(hint: Any) -> bool:
+def is_job(hint: Any) -> bool:
     """``Job``, or ``Job | None`` of a handler that is also called by hand."""
-    return hint is Job or Job in typing.get_args(hint)
+    return hint is Job or (typing.get_origin(hint) in (typing.Union, types.UnionType) and Job in typing.get_args(hint))
 
 
 def hints_of(handler: Callable[..., Any]) -> dict[str, Any]:

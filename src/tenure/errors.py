@@ -11,7 +11,7 @@
     ├── OutcomeUnknown           the connection died around COMMIT: it may or may not have been stored
     ├── StoreUnavailable         the database cannot be reached or refuses to work now; worth trying again
     │   └── StoreBusy            it gave a statement up: a lock or the time ran out; nothing of it was done
-    ├── ServerUnsuitable         the server can never do: too old, a standby, wrong password
+    ├── ServerUnsuitable         the server can never do: too old, a standby, unlogged tables, wrong password
     ├── SchemaMismatch           the schema is missing, older or newer than this code
     ├── EngineError              the embedded PostgreSQL cannot be found, started or stopped
     ├── LeaseLost                this worker no longer holds the job
@@ -43,7 +43,11 @@ class TenureError(Exception):
         what: what happened, one sentence.
         kept: what is stored now; empty where nothing was at stake.
         hint: what to do about it.
+
+    ``request`` is the place of the request that ``enqueue_many`` was stopped by, from 1; else None.
     """
+
+    request: int | None = None
 
     def __init__(self, what: str, *, kept: str = "", hint: str = "") -> None:
         super().__init__(what)
@@ -128,7 +132,9 @@ class StoreBusy(StoreUnavailable):
 
 
 class ServerUnsuitable(TenureError):
-    """This server can never do: too old, a standby, or it refuses the login."""
+    """This server can never do: too old, a standby, its tables are unlogged, behind a pooler that nobody named, or it
+    refuses the login.
+    """
 
 
 OUTAGE = (StoreUnavailable, ServerUnsuitable)
@@ -153,7 +159,7 @@ class JobFailed(TenureError):
     Args:
         job_id: the job.
         state: ``dead`` or ``cancelled``.
-        reason: why; None where that is not kept any more.
+        reason: why; None where that is not kept any more, or not for this role to read.
         failure: the last failure of a dead job: ``class``, ``type``, ``message``, ``traceback``, times.
     """
 

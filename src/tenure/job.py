@@ -13,6 +13,8 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
+from tenure.inert import quiet
+
 DeadReason = Literal["permanent", "exhausted", "poison", "deferred_too_often", "shed"]
 CancelReason = Literal["asked", "expired", "discarded"]
 
@@ -61,6 +63,9 @@ class NewJob(NamedTuple):
     replace: bool = False
     wants_result: bool = False
 
+    def __repr__(self) -> str:
+        return quiet(self)
+
 
 Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result"]
 """What the door says to one job: ``new``; ``same``: the key's job, same content; ``replaced``: the key's job, changed to
@@ -86,6 +91,9 @@ class Accepted(NamedTuple):
     result: str | None
     held: str | None
     given: str | None
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 class Stop:
@@ -140,6 +148,9 @@ class Job(NamedTuple):
     claimed: float | None = None
     once_ttl: float | None = None
     stop: Stop | None = None
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
     @property
     def lost(self) -> bool:
@@ -216,3 +227,6 @@ class Record(NamedTuple):
     result: str | None
     ended_at: datetime | None
     first_claimed_at: datetime | None
+
+    def __repr__(self) -> str:
+        return quiet(self)

@@ -22,7 +22,7 @@ from tenure.items import Items
 from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
-from tenure.offer import headers_text, new_job, refusal
+from tenure.offer import headers_text, new_job, refusal, require_size
 from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known
 from tenure.ticket import Ticket
@@ -101,7 +101,7 @@ class Kind:
                 hint="Write a handler without yield.",
             )
         _check_batch(name, batch, linger, effect=effect, cpu=cpu)
-        self.items = None if batch is None else Items(handler, batch, linger)
+        self.items = None if batch is None else Items(handler, batch, linger, name)
         self.arguments = self.items or Arguments(handler, effect=effect)
         self.on_dead_letter = on_dead_letter
         self.is_async = inspect.iscoroutinefunction(handler)
@@ -219,6 +219,7 @@ class Kind:
         request = self.request(*args, **more)
         door = await self.app.ready()
         op = self._accept(request.queue, [request.job])
+        require_size(op)
         [accepted] = await door.arun(op, lent)
         return self._granted(op, request, accepted, joined=lent is not None)
 
@@ -227,6 +228,7 @@ class Kind:
         lent = None if conn is None else require_queue(borrow(conn))
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
+        require_size(op)
         [accepted] = self.app.door.run(op, lent)
         return self._granted(op, request, accepted, joined=lent is not None)
 
@@ -244,7 +246,8 @@ class Kind:
 
         Raises:
             Refused: a request is another kind's, or none.
-            As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload.
+            As ``enqueue``, but not ``Conflict``, nor ``PayloadTooLarge`` of a payload. What is wrong with a request names
+            it by its place, from 1, in the message and as ``request``.
         """
         lent = None if conn is None else require_queue(aborrow(conn))
         batch = self._checked(requests)
@@ -272,21 +275,27 @@ class Kind:
         given: object = requests  # whatever the annotation says
         if isinstance(given, Request | Mapping | str) or not isinstance(given, Iterable):
             raise Refused("What is to be enqueued is no list of requests.", hint="Write [KIND.request(...), ...].")
-        return [
-            request if isinstance(request, Request) and request.kind is self else self._own(number, request)
-            for number, request in enumerate(given, 1)
-        ]
+        checked: list[Request] = []
+        try:
+            for request in given:
+                own = isinstance(request, Request) and request.kind is self
+                checked.append(request if own else self._own(request))
+        except (Refused, ConfigError) as error:
+            error.request = len(checked) + 1
+            error.what = f"Request {error.request}: {error.what}"
+            raise
+        return checked
 
-    def _own(self, number: int, request: object) -> Request:
+    def _own(self, request: object) -> Request:
         """A request of this kind, for mappings: a payload is checked against this handler's signature, not another's."""
         if isinstance(request, Request):
             raise Refused(
-                f"Request {number} was made by {request.kind!r}, not by {self!r}.",
+                f"It was made by {request.kind!r}, not by {self!r}.",
                 hint="Enqueue each request with the kind that made it.",
             )
         if not isinstance(request, Mapping) or not all(isinstance(name, str) for name in request):
             raise Refused(
-                f"Request {number} is neither a request nor arguments by name.",
+                "It is neither a request nor arguments by name.",
                 hint='Write KIND.request(...), or {"name": value, ...}.',
             )
         if not OPTIONS.isdisjoint(request):

@@ -101,11 +101,25 @@ def refusal(op: Accept, job: NewJob, accepted: Accepted) -> Refused | None:
             hint="Give it an idempotency key: its result is kept with the key.",
         )
     if accepted.answer == "too_large":
-        return PayloadTooLarge(
-            f"The payload of {op.kind} has more stored text than {op.max_bytes} bytes.",
-            hint="Store the data elsewhere and enqueue a reference to it.",
-        )
+        return _too_large(op)
     return None
+
+
+def require_size(op: Accept) -> None:
+    """Refuse payloads of our own writing here that the door would refuse when it has been sent all of them.
+
+    Raises:
+        PayloadTooLarge: one has more characters than there may be bytes of it.
+    """
+    if any(len(job.payload) > op.max_bytes for job in op.jobs):
+        raise _too_large(op)
+
+
+def _too_large(op: Accept) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"The payload of {op.kind} has more stored text than {op.max_bytes} bytes.",
+        hint="Store the data elsewhere and enqueue a reference to it.",
+    )
 
 
 def headers_text(headers: Mapping[str, Any]) -> str:

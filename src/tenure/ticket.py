@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tenure import jsontext
-from tenure.errors import JobFailed, Refused, ResultUnavailable
+from tenure.errors import JobFailed, Refused, ResultUnavailable, ServerUnsuitable
 from tenure.job import Answer, Record, State
 from tenure.policy import Duration, duration
 from tenure.store.protocol import Follow, KeyRecord, LookUpKey, Whereabouts
@@ -42,7 +42,7 @@ class Ticket:
     answer: Answer
     state: State
     key: str | None
-    result_text: str | None
+    result_text: str | None = field(repr=False)
     _app: Tenure = field(repr=False, compare=False)
     _joined: bool = field(default=False, repr=False, compare=False)
 
@@ -75,7 +75,7 @@ class Ticket:
             if where.state is None and self.key is not None:
                 where = self._by_key(await door.arun(LookUpKey(self.queue, self.key)), where.kept)
             if where.state in (State.DEAD, State.CANCELLED):
-                raise self._failed(where, await self.look_up())
+                raise self._failed(where, await self._seen())
             if self._ended(where) and not self._awaits_commit(where):
                 return self._value(where)
             await asyncio.sleep(pause)
@@ -90,11 +90,24 @@ class Ticket:
             if where.state is None and self.key is not None:
                 where = self._by_key(door.run(LookUpKey(self.queue, self.key)), where.kept)
             if where.state in (State.DEAD, State.CANCELLED):
-                raise self._failed(where, self.look_up_sync())
+                raise self._failed(where, self._seen_sync())
             if self._ended(where) and not self._awaits_commit(where):
                 return self._value(where)
             time.sleep(pause)
         raise self._late(timeout, where)
+
+    async def _seen(self) -> Record | None:
+        """What may be known of a job that failed: a producer's role reads no histories, and that it failed is the news."""
+        try:
+            return await self.look_up()
+        except ServerUnsuitable:
+            return None
+
+    def _seen_sync(self) -> Record | None:
+        try:
+            return self.look_up_sync()
+        except ServerUnsuitable:
+            return None
 
     def _pauses(self, timeout: Duration | None) -> Iterator[float]:
         end = None if timeout is None else time.monotonic() + duration(timeout)

@@ -99,6 +99,7 @@ class _Shared:
     door: _Door
     prepared: Prepared | None = None  # what it keeps for us
     clean = False  # nothing of the last handler is left
+    pooled = False  # the session is another's after the transaction: there is nothing of ours in it
     abandoned = False  # somebody still uses it who cannot be stopped, and closes it afterwards
     _threshold: int | None = None
     _prepared: Any  # what psycopg has prepared
@@ -276,7 +277,7 @@ class EffectConnection(_Shared, AsyncConnection[Any]):
             psycopg.Error: that is not possible; close it.
         """
         self.forget()
-        if not self.clean:
+        if not self.clean and not self.pooled:
             answers: list[pq.abc.PGresult] = []
             await self.say(talk(self, CLEAN, answers))
             if self.prepared is not None and leaves_prepared(answers):
@@ -383,7 +384,7 @@ class ThreadConnection(_Shared, Connection[Any]):
             psycopg.Error: that is not possible; close it.
         """
         self.forget()
-        if not self.clean:
+        if not self.clean and not self.pooled:
             answers: list[pq.abc.PGresult] = []
             self.say(talk(self, CLEAN, answers))
             if self.prepared is not None and leaves_prepared(answers):

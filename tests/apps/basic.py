@@ -102,3 +102,11 @@ def warm() -> int:
     """Brings a child process to life."""
     time.sleep(0.2)
     return os.getpid()
+
+
+@app.job(lease="2s", backoff=QUICK)
+async def stumble(job: Job) -> None:
+    """Fails the first time."""
+    if job.attempt == 1:
+        raise ConnectionError("not yet")
+    note("ended", job)

@@ -30,3 +30,9 @@ async def write(tx: AsyncConnection, job: Job, what: int) -> None:
     await tx.execute("insert into written values (%s)", [what])
     await asyncio.sleep(0.05)
     note("ran", job)
+
+
+@app.job(lease=LEASE, backoff=QUICK, max_attempts=100)
+async def bulky(job: Job, text: str) -> None:
+    """Has much to say, and does nothing."""
+    note("ran", job)

@@ -1,10 +1,14 @@
-"""Handlers whose own tasks raise what ends a process."""
+"""Handlers whose own tasks raise what ends a process, and others that raise or return what nobody should."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from tenure import Tenure
+from tests.apps.misdeeds import RETURNED, raise_it
 
 app = Tenure()
 
@@ -33,3 +37,35 @@ async def interrupts_in_a_task() -> None:
 async def polite() -> str:
     """Does nothing to anybody."""
     return "done"
+
+
+@app.job(max_attempts=1, cpu=True, lease="5s")
+def raises_in_child(name: str) -> None:
+    """What no handler should, in a child process."""
+    raise_it(name)
+
+
+@app.job(max_attempts=1, cpu=True, lease="5s")
+async def raises_on_childs_loop(name: str) -> None:
+    """The same on its event loop."""
+    raise_it(name)
+
+
+@app.job(max_attempts=1, cpu=True, lease="5s")
+def returns_in_child(name: str) -> Any:
+    """What no handler should, in a child process."""
+    return RETURNED[name][0]()
+
+
+@app.job(max_attempts=1, effect=True)
+async def raises_in_effect(tx: AsyncConnection, name: str) -> None:
+    """When it has written something."""
+    await tx.execute("insert into written values (%s)", [name])
+    raise_it(name)
+
+
+@app.job(max_attempts=1, effect=True)
+async def returns_in_effect(tx: AsyncConnection, name: str) -> Any:
+    """The same."""
+    await tx.execute("insert into written values (%s)", [name])
+    return RETURNED[name][0]()

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tenure import stage
 from tenure.bench import server, workers
 from tests.bench.conftest import on_linux, processes, schemas
 from tests.cli.conftest import command, environment, here
@@ -45,6 +47,7 @@ def test_nobody_answers() -> None:
     assert (answer.code, answer.out) == (3, "")
     assert "cannot be reached" in answer.err
     assert "hunter2" not in answer.err
+    assert "TENURE_DSN" not in answer.err  # it is not looked at
 
 
 def test_a_dsn_that_is_none() -> None:
@@ -111,8 +114,29 @@ def test_what_does_not_move_is_given_up(dsn: str, monkeypatch: pytest.MonkeyPatc
     assert schemas(dsn) == []
 
 
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with stage.interruptible():
+            signal.raise_signal(signal.SIGHUP)
+        with stage.undisturbed():
+            pass
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is by what was started with nohup and by all that this starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("heard")
 @on_linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["Ctrl-C", "SIGTERM", "SIGHUP"])
 def test_when_it_is_interrupted_nothing_is_left(dsn: str, number: signal.Signals) -> None:
     mark = f"mark-{os.getpid()}-{number}"
     with subprocess.Popen(
@@ -129,6 +153,6 @@ def test_when_it_is_interrupted_nothing_is_left(dsn: str, number: signal.Signals
         assert len(processes(mark)) == 2
         running.send_signal(number)
         out, err = running.communicate(timeout=60)
-    assert (running.returncode, out, err) == (130, "", "")
+    assert (running.returncode, out, err) == (130, "", "It was interrupted. Its schemas were dropped.\n")
     assert schemas(dsn) == []
     assert processes(mark) == []

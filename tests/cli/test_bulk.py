@@ -11,12 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from tenure.chaos.proxy import Proxy
 from tenure.cli import bulk
 from tenure.errors import StoreUnavailable
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Accept
 from tests.cli.conftest import Cli, tenure
-from tests.support.proxy import Proxy
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from tenure.cli.failures import Exit, explained, status
 from tenure.errors import Conflict, JobFailed, TenureError
 from tenure.store import connections
 from tenure.store.postgres import PostgresStore
-from tests.cli.conftest import Cli, command, environment, tenure
+from tests.cli.conftest import Cli, command, environment, here, tenure
 from tests.conftest import Server
 from tests.store.steps import accept
 
@@ -282,3 +282,18 @@ def test_output_that_the_terminal_cannot_show_is_escaped(dsn: str, store: Postgr
         assert done.stdout.isascii()
         if form:
             assert json.loads(done.stdout)["payload"] == {"name": "é€😀"}
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["people", "programs"])
+def test_what_is_tried_out_and_interrupted_says_what_it_leaves(as_json: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tenure.chaos.run.run", interrupted)
+    told = here("chaos", "--dsn", "host=nowhere", "--schema", "mine", *(["--json"] if as_json else []))
+    left = "The schema mine was not dropped; ledgers and logs are gone."
+    assert (told.code, told.out) == (130, "")
+    if as_json:
+        assert json.loads(told.err) == {"error": "Interrupted", "what": "It was interrupted.", "kept": left, "hint": ""}
+    else:
+        assert told.err == f"It was interrupted. {left}\n"

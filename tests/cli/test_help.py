@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -31,6 +32,13 @@ def test_every_command_has_an_example(words: tuple[str, ...]) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert f"tenure {' '.join(words)}" in answer.out.partition("Example")[2]
     assert "<bool>" not in answer.out
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_a_paragraph_of_help_is_as_wide_as_the_terminal(words: tuple[str, ...]) -> None:
+    told = here(*words, "--help", COLUMNS="2000").out.partition("╭")[0]
+    lines = [line.strip() for line in told.strip().splitlines()]
+    assert [line for line, below in pairwise(lines) if line and below] == []
 
 
 def test_exit_statuses_are_explained() -> None:

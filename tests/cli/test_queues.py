@@ -8,7 +8,7 @@ import pytest
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import ListKinds
 from tests.cli.conftest import Cli
-from tests.store.steps import accept, dead, shift, take
+from tests.store.steps import accept, claim, dead, shift, take
 
 
 def test_every_queue_is_shown_in_figures(cli: Cli, store: PostgresStore) -> None:
@@ -137,3 +137,55 @@ def test_what_anybody_wrote_is_shown_and_does_nothing(cli: Cli, store: PostgresS
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said.out)
     assert len(cli("jobs", "list").out.splitlines()) == 2
     assert cli("jobs", "list", "--queue", evil, "--json").json["payload"] == {evil: evil}
+
+
+# --------------------------------------------------------------------------------------------------------- pause
+
+
+def test_queues_are_paused_and_go_on(cli: Cli, store: PostgresStore) -> None:
+    accept(store)
+    assert cli("queue", "pause", "q", "--json").json == {"queue": "q", "answer": "paused"}
+    assert claim(store) == []
+    again = cli("queue", "pause", "q", "mail")
+    assert again.code == 0
+    assert [row.split() for row in again.out.splitlines()[1:]] == [["mail", "paused"], ["q", "paused", "already"]]
+    assert [row["name"] for row in cli("queue", "list", "--json").jsons if row["paused"]] == ["mail", "q"]
+    assert cli("queue", "resume", "--all", "--json").jsons == [
+        {"queue": "mail", "answer": "resumed"},
+        {"queue": "q", "answer": "resumed"},
+        {"queue": "q2", "answer": "not paused already"},
+    ]
+    assert len(claim(store)) == 1
+
+
+def test_all_queues_are_those_that_hold_jobs_too(cli: Cli, store: PostgresStore) -> None:
+    accept(store, queue="elsewhere")
+    told = {one["queue"]: one["answer"] for one in cli("queue", "pause", "--all", "--json").jsons}
+    assert told == dict.fromkeys(("elsewhere", "mail", "q", "q2"), "paused")
+    assert cli("queue", "pause", "--all").code == 0
+
+
+def test_a_queue_that_is_not_there_is_a_failure_and_the_others_are_paused(cli: Cli, store: PostgresStore) -> None:
+    answer = cli("queue", "pause", "mial", "mail", "--json")
+    assert answer.code == 1
+    assert answer.jsons == [{"queue": "mail", "answer": "paused"}, {"queue": "mial", "answer": "unknown"}]
+    assert "mial" not in cli("queue", "list").out
+
+
+@pytest.mark.parametrize("words", [[], ["q", "--all"], ["a b"], [""], ["--all", "--all", "q"], ["[red]"]])
+def test_pause_needs_names_or_all(cli: Cli, store: PostgresStore, words: list[str]) -> None:
+    for command in ("pause", "resume"):
+        assert cli("queue", command, *words).code == 2
+    assert not any(queue["paused"] for queue in cli("queue", "list", "--json").jsons)
+
+
+def test_where_there_are_no_queues_none_is_paused(cli: Cli) -> None:
+    assert cli("queue", "pause", "--all") == (0, "", "There are no queues yet.\n")
+    assert cli("queue", "list") == (0, "", "There are no queues yet.\n")
+
+
+def test_queues_are_listed_with_their_settings(cli: Cli, store: PostgresStore) -> None:
+    cli("queue", "set", "q", "--owner", "team", "--slo", "90s", "--retention", "0", "--paused")
+    header, *rows = cli("queue", "list").out.splitlines()
+    assert header.split() == ["queue", "paused", "owner", "slo", "retention"]
+    assert [row.split() for row in rows] == [["mail", "no"], ["q", "yes", "team", "1m", "30s", "0"], ["q2", "no"]]

@@ -65,7 +65,7 @@ class Link(NamedTuple):
 
 def pages() -> list[Path]:
     """Every page, in a stable order."""
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "proof").glob("*.md"))]
 
 
 def name(page: Path) -> str:

@@ -24,12 +24,12 @@ from examples.catalog_export.catalog import load
 from examples.catalog_export.jobs import app
 
 from tenure import Backoff, State, Ticket
+from tenure.chaos.proxy import Proxy
 from tenure.faultpoints import Gate
 from tenure.store.protocol import SetQueue
 from tests.examples.dying import STEPS
 from tests.examples.page import shown, unanswered
 from tests.examples.school import APP, DYING, EXAMPLE, FOR_DELIVERIES, FOR_EXPORTS, School
-from tests.support.proxy import Proxy
 from tests.worker.here import burst, finish
 from tests.worker.ledger import until
 from tests.worker.processes import ROOT, Process

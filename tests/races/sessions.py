@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -140,8 +140,12 @@ class Sessions:
         self.until(lambda: not self.one("select exists (select from pg_stat_activity where pid = %s)", pid))
 
     def await_answer_or_block(self, session: Session, answer: Future[T]) -> bool:
-        """Return once a started operation has answered (True) or waits for somebody's lock (False)."""
-        self.until(lambda: answer.done() or bool(self.blockers(session)))
+        """Return once a started operation has answered (True) or waits for another session's lock (False).
+
+        The server's own, such as those of a vacuum, are none to wait for.
+        """
+        others = {other.pid for other in self._open}
+        self.until(lambda: bool(wait([answer], _LOOK).done) or bool(self.blockers(session) & others))
         return answer.done()
 
     def until(self, holds: Callable[[], bool], explain: Callable[[], str] = lambda: "") -> None:
@@ -161,6 +165,11 @@ class Sessions:
         pid = session_or_pid if isinstance(session_or_pid, int) else session_or_pid.pid
         self.watch.execute("select pg_terminate_backend(%s)", [pid])
         self.await_ended(pid)
+
+    def lose(self, session: Session) -> None:
+        """Close a session whose backend is gone."""
+        self._open.remove(session)
+        session.close()
 
     def _state(self, session: Session) -> Any:
         query = "select state, wait_event_type, wait_event, left(query, 80) from pg_stat_activity where pid = %s"

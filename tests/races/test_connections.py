@@ -14,7 +14,9 @@ import pytest
 from psycopg.rows import dict_row, scalar_row
 
 from tenure import State, Tenure
-from tenure.store.connections import AsyncConnections, Connections
+from tenure.errors import StoreUnavailable
+from tenure.faultpoints import InjectedError
+from tenure.store.connections import AsyncConnections, Connections, connect
 from tenure.store.protocol import LookUp
 
 FORKING = """
@@ -106,6 +108,15 @@ def test_a_forked_process_gets_connections_of_its_own(dsn: str) -> None:
         assert {job.state for job in found.values()} == {State.PENDING}
 
 
+def test_each_server_that_a_dsn_names_says_why_it_cannot_be_used() -> None:
+    with pytest.raises(StoreUnavailable) as told:
+        connect("host=127.0.0.1,127.0.0.2 port=1,1 user=u password=hunter2 dbname=d")
+    assert told.value.what.count("Connection refused") == 2
+    for server in ('at "127.0.0.1", port 1', 'at "127.0.0.2", port 1'):
+        assert server in told.value.what
+    assert "hunter2" not in str(told.value)
+
+
 def last_said(dsn: str, conn: psycopg.Connection | psycopg.AsyncConnection) -> str:
     """The last statement of a session, as the server tells it."""
     with psycopg.connect(dsn) as other:
@@ -158,3 +169,27 @@ def test_where_others_speak_too_the_planner_is_left_alone(dsn: str, settings: di
 
 
 PLANNER = "select current_setting('enable_seqscan'), current_setting('jit'), current_setting('statement_timeout')"
+
+
+def test_what_meets_a_new_connection_comes_before_its_use_and_closes_it_where_it_fails(dsn: str) -> None:
+    met: list[psycopg.AsyncConnection] = []
+
+    async def meet(conn: psycopg.AsyncConnection) -> None:
+        met.append(conn)
+        if len(met) == 1:
+            raise InjectedError("not this one")
+
+    async def run() -> None:
+        connections = AsyncConnections(dsn, 1, meet=meet)
+        with pytest.raises(InjectedError):
+            async with connections.take():
+                pytest.fail("it was used")
+        assert met[0].closed
+        async with connections.take() as conn:
+            assert met == [met[0], conn]
+        async with connections.take() as same:
+            assert same is conn
+            assert len(met) == 2
+        connections.drop()
+
+    asyncio.run(run())

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tenure.chaos.proxy import COMMIT, Cut, Proxy
 from tenure.store.postgres import PostgresStore
-from tests.support.proxy import COMMIT, Cut, Proxy
 
 
 @dataclass

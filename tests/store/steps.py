@@ -176,7 +176,7 @@ def shift(store: Store, seconds: float) -> None:
     if isinstance(store, MemoryStore):
         store.shift(seconds)
     if isinstance(store, PostgresStore):
-        with psycopg.connect(store.dsn, autocommit=True) as conn:
+        with psycopg.connect(getattr(store, "owners_dsn", store.dsn), autocommit=True) as conn:
             for statement in _SHIFT:
                 conn.execute(in_schema(statement, store.schema), {"by": seconds})
 

@@ -80,6 +80,13 @@ def test_a_redrive_may_wait(store: Store) -> None:
     assert [leased.id for leased in claim(store)] == [id]
 
 
+def test_a_negative_delay_takes_no_dead_letter_past_those_that_wait(store: Store) -> None:
+    id = dead(store)
+    [waits] = accept(store)
+    redrive(store, ops.Revived(id, delay=-60.0))
+    assert [leased.id for leased in claim(store)] == [waits, id]
+
+
 def test_a_redrive_may_mend_the_payload(store: Store) -> None:
     id = dead(store, payload={"x": 1})
     redrive(store, ops.Revived(id, payload='{"x": 2}'))

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from uuid import UUID
 
 import psycopg
+import pytest
 
+from tenure.errors import StoreBusy
 from tenure.store import protocol as ops
+from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Held
 from tests.store.steps import QUEUE, accept, claim, claim_suspects, dead, new, offer, shift, sweep, take
@@ -96,3 +99,17 @@ def test_a_job_is_accepted_with_the_transaction_it_joins(postgres: PostgresStore
         id = accept_on(conn)
         conn.commit()
     assert [leased.id for leased in claim(postgres)] == [id]
+
+
+@pytest.mark.parametrize(("patience", "statement", "by_time"), [(0.1, 60.0, False), (60.0, 0.1, True)])
+def test_what_waits_for_a_lock_is_told_from_what_takes_too_long(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, patience: float, statement: float, by_time: bool
+) -> None:
+    monkeypatch.setattr("tenure.store.connections.STATEMENT", statement)
+    store = PostgresStore(dsn, patience=patience)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("lock table tenure.jobs")
+        with pytest.raises(StoreBusy) as caught:
+            store.run(ops.Sweep(QUEUE))
+    store.close()
+    assert ran_out_of_time(caught.value) is by_time

@@ -116,6 +116,14 @@ def test_a_delay_counts_from_the_settlement(store: Store, op: Callable[[Leased],
     assert [again.id for again in claim(store)] == [leased.id]
 
 
+@pytest.mark.parametrize("settle", [retry, throttle, snooze])
+def test_a_negative_delay_takes_no_job_past_those_that_wait(store: Store, settle: Callable[..., str]) -> None:
+    leased = take(store)
+    [waits] = accept(store)
+    settle(store, leased, delay=-60.0)
+    assert [one.id for one in claim(store)] == [waits, leased.id]
+
+
 @pytest.mark.parametrize("settle", RETURNING)
 def test_a_returned_job_goes_behind_those_that_waited(store: Store, settle: Settle) -> None:
     first = take(store)

@@ -21,18 +21,19 @@ from psycopg.rows import namedtuple_row
 from tenure.job import NewJob
 from tenure.registered import find
 from tenure.store import protocol as ops
+from tenure.store.grants import Grants
 from tenure.store.postgres import PostgresStore
 from tenure.store.statements import FUNCTIONS, function, in_schema
 from tests.conftest import Server
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT
 from tests.races.sessions import PATIENCE, Sessions
 from tests.store.steps import complete, look, look_up_key, new, shift
+from tests.support.roles import a_role
 
 QUEUE = "q"
 KIND = "work"
 LIMIT = 256 * 1024
 CASES = (Path(__file__).parents[1] / "cases" / "fingerprints.jsonl").read_text("utf-8").splitlines()
-PAGE = ROOT / "docs/how-to/enqueue-from-sql.md"
 REFERENCE = ROOT / "docs/reference/sql.md"
 POLICY = {"max_attempts": 3, "key_ttl": 3600.0}
 
@@ -595,15 +596,13 @@ def test_texts_with_old_backslashes_are_read_alike(door: Connection[Any]) -> Non
 
 
 @pytest.fixture
-def producer(door: Connection[Any]) -> Iterator[Connection[Any]]:
-    """The same door, in a role that has the rights of the page and no others."""
-    role = f"producer_{door.info.backend_pid}"
-    [grants] = [block.text for block in blocks(PAGE) if block.language == "sql" and "create role" in block.text]
-    door.execute(re.sub(r"\bshop\b", role, grants))
-    door.execute(f"set role {role}")
-    yield door
-    door.execute("reset role")
-    door.execute(f"drop owned by {role}; drop role {role}")
+def producer(door: Connection[Any], postgres: PostgresStore) -> Iterator[Connection[Any]]:
+    """The same door, in a producer's role."""
+    with a_role(postgres.dsn) as role:
+        postgres.grant(Grants(producers=[role]))
+        door.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        yield door
+        door.execute("reset role")
 
 
 def test_a_role_with_these_rights_enqueues_and_no_more(producer: Connection[Any], postgres: PostgresStore) -> None:
@@ -648,12 +647,12 @@ def fresh(server: Server) -> Iterator[PostgresStore]:
 
 
 def made(store: PostgresStore) -> list[tuple[Any, ...]]:
-    """The functions that are there: name, the transaction that made them, and their bodies."""
+    """Those of the functions that are there: name, the transaction that made them, and their bodies."""
     with psycopg.connect(store.dsn) as conn:
         return conn.execute(
             "select proname, p.xmin::text, prosrc from pg_proc p join pg_namespace n on n.oid = pronamespace"
-            " where nspname = %s order by proname desc",
-            [store.schema],
+            " where nspname = %s and proname = any(%s) order by proname desc",
+            [store.schema, list(FUNCTIONS)],
         ).fetchall()
 
 
@@ -738,7 +737,8 @@ def signatures(store: PostgresStore) -> dict[str, str]:
     with psycopg.connect(store.dsn) as conn:
         found: list[tuple[str, str]] = conn.execute(
             "select proname, pg_get_function_arguments(p.oid) || ' -> ' || pg_get_function_result(p.oid)"
-            " from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = 'tenure'"
+            " from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = 'tenure' and proname = any(%s)",
+            [list(FUNCTIONS)],
         ).fetchall()
     return dict(found)
 

@@ -668,6 +668,59 @@ def test_a_worker_says_so_where_middleware_passes_batches_by(app: Tenure, caplog
     assert "batch_middleware" in caplog.text
 
 
+def test_a_call_that_fails_as_a_whole_is_told_in_two_lines_however_many_jobs_it_had(
+    app: Tenure, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.job(batch=40)
+    async def work(items: list[Item]) -> None:
+        raise Permanent("the secret that an argument was")
+
+    tickets = many(work, 40)
+    burst(app)
+    assert states(app, tickets) == [State.DEAD] * 40
+    first = tickets[0].id
+    assert told(caplog) == [
+        f"40 jobs of kind work failed in one call: Permanent; see: tenure jobs show {first}",
+        f"job {first} of kind work and 39 others of its batch are dead letters",
+    ]
+
+
+def test_a_call_that_took_too_long_is_told_in_one_line(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
+    @app.job(batch=10, timeout="1s", backoff=QUICK, max_attempts=2)
+    async def work(items: list[Item]) -> None:
+        if len(late) < 1:
+            late.append(len(items))
+            await asyncio.Event().wait()
+
+    late: list[int] = []
+    tickets = many(work, 10)
+    finish(app, *tickets)
+    assert late == [10]
+    assert [line.partition("; see")[0] for line in told(caplog)] == [
+        "10 jobs of kind work failed in one call: TimeoutError"
+    ]
+
+
+def test_each_job_that_fails_for_itself_is_told_for_itself(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
+    @app.job(batch=3)
+    async def work(items: list[Item]) -> list[Exception | None]:
+        return [Permanent("the secret that an argument was") if item.n else None for item in items]
+
+    tickets = many(work, 3)
+    burst(app)
+    assert states(app, tickets) == [State.DONE, State.DEAD, State.DEAD]
+    assert told(caplog)[:2] == [
+        f"job {ticket.id} of kind work failed in attempt 1 of 10: Permanent; see: tenure jobs show {ticket.id}"
+        for ticket in tickets[1:]
+    ]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What workers say of jobs of ``work``, as a warning or worse."""
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    return [line for line in said if "of kind work" in line]
+
+
 # ------------------------------------------------------------------------------------------------- killed
 
 

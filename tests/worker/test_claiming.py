@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tenure import State, Tenure, Ticket
-from tenure.store.protocol import SetQueue
-from tests.worker.here import burst, eventually, record, until_ended, working
+from tenure.errors import StoreBusy
+from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import Claim, Expire, Known, NextExpiry, Oldest, Op, SetQueue, Sweep
+from tests.worker.here import QUICK, burst, eventually, record, until_ended, working
 
 
 def running(app: Tenure, tickets: list[Ticket]) -> int:
@@ -166,5 +170,45 @@ def test_without_the_hint_a_late_commit_is_no_straggler(app: Tenure) -> None:
                 conn.commit()
             await until_ended(app, late)
             assert worker.counts["stragglers"] == 0
+
+    asyncio.run(run())
+
+
+def test_while_what_is_dead_cannot_be_read_in_time_new_jobs_run_and_leases_that_end_are_swept(
+    app: Tenure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with an hour of dead rows behind a snapshot: whoever reads all of them is given up by the server."""
+    arun = PostgresStore.arun
+    given_up: list[str] = []
+
+    def reads_everything(op: Op[Any]) -> bool:
+        return (isinstance(op, Claim | Oldest) and None in {low.low_at for low in op.lows}) or (
+            isinstance(op, Sweep | Expire | NextExpiry) and op.low is None
+        )
+
+    async def impatient(self: PostgresStore, op: Op[Any], conn: object = None) -> Any:
+        if reads_everything(op):
+            given_up.append(type(op).__name__)
+            raise StoreBusy("The database gave it up.") from psycopg.errors.QueryCanceled("statement timeout")
+        return await arun(self, op, conn)
+
+    monkeypatch.setattr(PostgresStore, "arun", impatient)
+
+    @app.job(lease="1s", backoff=QUICK)
+    async def work() -> None:
+        pass
+
+    async def run() -> None:
+        old = await work.enqueue(priority=9)
+        async with working(app) as worker:
+            await eventually(lambda: {"Claim", "Sweep"} <= set(given_up), "both to be given up")
+            with psycopg.connect(app.store.dsn) as conn:
+                abandoned = work.enqueue_sync(conn=conn)
+                [taken] = app.store.run(Claim("default", [Known("work", 1, 1.0)], 1, uuid4(), uuid4()), conn)
+                assert taken.id == abandoned.id
+            await until_ended(app, await work.enqueue())
+            await eventually(lambda: worker.counts["swept"] == 1, "the sweep of the lease")
+            monkeypatch.undo()
+            await until_ended(app, old)
 
     asyncio.run(run())

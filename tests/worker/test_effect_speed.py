@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection, Connection
 
 from tenure import Tenure
-from tests.support.proxy import Proxy
+from tenure.chaos.proxy import Proxy
 from tests.worker.effect_forms import WRITE
 from tests.worker.here import burst, finish, record
 

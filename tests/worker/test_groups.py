@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import AsyncConnection
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from tenure import Job, State, Tenure
+from tenure.effects.steps import _APART
 from tenure.store.protocol import Cancel
 from tests.worker.effect_forms import WRITE, written
 from tests.worker.here import QUICK, burst, eventually, failures, finish, record, working
@@ -43,6 +45,42 @@ def test_one_that_fails_is_tried_again_and_costs_the_others_no_attempt(app: Tenu
     finish(app, *tickets)
     assert written(database) == [("row 0", 1), ("row 1", 2), ("row 2", 1), ("row 3", 1)]
     assert [len(failures(record(app, ticket.id))) for ticket in tickets] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("breaks", ["deallocate all", "release {apart}", "savepoint {apart}"])
+def test_one_that_breaks_what_keeps_effects_apart_costs_nobody_its_effect(
+    app: Tenure, database: Database, breaks: str
+) -> None:
+    """Next to it others fail, whose part is taken back: never somebody else's."""
+
+    @app.job(effect=True, group=5, backoff=QUICK, max_attempts=5)
+    async def write(tx: AsyncConnection, job: Job, n: int) -> None:
+        await tx.execute(WRITE, [f"row {n:03}", 1])
+        if n % 5 == 0:
+            await tx.execute(breaks.format(apart=_APART).encode())
+        if n % 7 == 0 and job.attempt == 1:
+            await tx.execute("select 1 / 0")
+
+    tickets = write.enqueue_many_sync([{"n": n} for n in range(60)])
+    finish(app, *tickets)
+    done = [n for n, ticket in enumerate(tickets) if record(app, ticket.id).state is State.DONE]
+    assert done, "none came through"
+    assert written(database) == [(f"row {n:03}", 1) for n in done]
+
+
+@pytest.mark.parametrize("name", ["tenure", "mine"])
+def test_a_savepoint_that_a_failing_handler_leaves_keeps_nothing_of_it(
+    app: Tenure, database: Database, name: str
+) -> None:
+    @app.job(effect=True, group=5, backoff=QUICK, max_attempts=2)
+    async def write(tx: AsyncConnection, job: Job, n: int) -> None:
+        await tx.execute(WRITE, [f"row {n}", job.attempt])
+        await tx.execute(f"savepoint {name}".encode())
+        if n == 2 and job.attempt == 1:
+            raise ConnectionError("once")
+
+    finish(app, *write.enqueue_many_sync([{"n": n} for n in range(5)]))
+    assert written(database) == [(f"row {n}", 2 if n == 2 else 1) for n in range(5)]
 
 
 def test_one_that_takes_too_long_is_stopped_and_the_others_commit(app: Tenure, database: Database) -> None:

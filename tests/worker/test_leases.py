@@ -6,9 +6,9 @@ import time
 from datetime import timedelta
 
 from tenure import State
+from tenure.chaos.proxy import Connection, Proxy
 from tenure.store.protocol import RegisterKinds, SetKind
 from tests.apps import basic
-from tests.support.proxy import Connection, Proxy
 from tests.worker.ledger import until
 from tests.worker.processes import Bench
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from tenure import Backoff, Job, Permanent, State, Tenure
-from tests.support.proxy import Cut, Proxy
-from tests.worker.here import burst, failures, finish, record
+from tenure.chaos.proxy import Cut, Proxy
+from tenure.worker import Worker
+from tests.worker.here import burst, eventually, failures, finish, record, working
 
 LEASE = "30s"
 
@@ -28,6 +32,11 @@ def through(proxy: Proxy) -> Iterator[Tenure]:
 
 def statement(name: str) -> Callable[[bytes], bool]:
     return lambda text: b"-- %s:" % name.encode() in text
+
+
+def ends(worker: Worker) -> tuple[int, int, int]:
+    """How many jobs were settled, how many had been by others, and of how many nobody can say."""
+    return worker.counts["settled"], worker.counts["stale"], worker.counts["unknown"]
 
 
 def test_a_claim_whose_answer_is_lost_is_adopted(app: Tenure, through: Tenure, proxy: Proxy) -> None:
@@ -63,8 +72,39 @@ def test_a_settlement_that_is_cut_is_repeated(app: Tenure, through: Tenure, prox
 
     assert cut.happened
     assert runs == [name]
-    assert (worker.counts["settled"], worker.counts["stale"], worker.counts["unknown"]) == (1, 0, 0)
+    assert ends(worker) == (1, 0, 0)
     assert record(app, ticket.id).state is (State.DEAD if name == "bury" else State.DONE)
+
+
+def test_a_settlement_that_is_repeated_and_has_to_wait_is_recognised_all_the_same(
+    app: Tenure,
+    through: Tenure,
+    proxy: Proxy,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("tenure.worker.settler._PAUSE", (2.0, 2.0))  # before the repeat, somebody takes the table
+
+    @through.job(lease=LEASE)
+    async def work() -> None:
+        pass
+
+    ticket = work.enqueue_sync()
+    cut = proxy.cut_after(statement("complete"))
+
+    async def scene() -> None:
+        async with working(through) as worker, await psycopg.AsyncConnection.connect(dsn) as other:
+            await eventually(lambda: cut.happened, "the loss of the answer")
+            await other.execute("lock table tenure.jobs")
+            await eventually(lambda: "has to wait" in caplog.text, "the repeat, held up")
+            await other.rollback()
+            await eventually(lambda: any(ends(worker)), "its end")
+            assert ends(worker) == (1, 0, 0)
+
+    with caplog.at_level(logging.WARNING, "tenure.worker"):
+        asyncio.run(scene())
+    assert record(app, ticket.id).state is State.DONE
 
 
 def test_a_retry_whose_answer_is_lost_runs_once_more_and_no_more(app: Tenure, through: Tenure, proxy: Proxy) -> None:

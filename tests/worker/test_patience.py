@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 from tenure import State, Tenure
+from tenure.chaos.proxy import Proxy
 from tenure.store.protocol import ListJobs, LookUp
-from tests.support.proxy import Proxy
 from tests.worker.here import QUICK, burst, eventually, failures, finish, record, working
 from tests.worker.processes import Bench
 

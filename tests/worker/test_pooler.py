@@ -10,7 +10,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tenure import Tenure
-from tests.support.proxy import Proxy
+from tenure.chaos.proxy import Proxy
 from tests.worker.here import eventually, working
 
 JOBS = 30  # many more than the executions after which psycopg prepares a statement

@@ -3,52 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-from collections.abc import Callable
-from typing import Any, NoReturn
+import time
+from typing import Any
 
 import pytest
 
 from tenure import Permanent, State, Tenure, Throttled
-from tests.worker.here import burst, failures, record
-
-
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("cannot be told")
-
-
-class UnspeakableExit(Exception):
-    def __str__(self) -> str:
-        raise SystemExit(3)
-
-
-class UnspeakableInterrupt(Exception):
-    def __str__(self) -> str:
-        raise KeyboardInterrupt
-
-
-class Lowest(BaseException):
-    pass
-
-
-RAISED: dict[str, Callable[[], BaseException]] = {
-    "Lowest": lambda: Lowest("below Exception"),
-    "SystemExit": lambda: SystemExit(3),
-    "KeyboardInterrupt": KeyboardInterrupt,
-    "GeneratorExit": GeneratorExit,
-    "ExceptionGroup": lambda: ExceptionGroup("two", [ValueError("one"), OSError("another")]),
-    "BaseExceptionGroup": lambda: BaseExceptionGroup("low", [KeyboardInterrupt()]),
-    "Unspeakable": Unspeakable,
-    "UnspeakableExit": UnspeakableExit,
-    "UnspeakableInterrupt": UnspeakableInterrupt,
-    "CancelledError": asyncio.CancelledError,
-}
-
-
-def raise_it(name: str) -> NoReturn:
-    raise RAISED[name]()
+from tests.apps.misdeeds import RAISED, RETURNED, Unspeakable, raise_it
+from tests.worker.here import burst, failures, finish, record
 
 
 def test_whatever_is_raised_fails_the_attempt_and_nothing_else(app: Tenure) -> None:
@@ -120,16 +83,6 @@ def test_a_group_is_what_its_members_are_together(app: Tenure) -> None:
     assert (record(app, deferred.id).state, record(app, deferred.id).deferrals) == (State.PENDING, 1)
 
 
-RETURNED: dict[str, tuple[Callable[[], Any], str]] = {
-    "object": (object, "object"),
-    "nan": (lambda: float("nan"), "float"),
-    "huge": (lambda: "x" * 1_000_000, "1000002 bytes"),
-    "nul": (lambda: {"text": "\x00"}, "NUL"),
-    "surrogate": (lambda: "\ud800", "surrogate"),
-    "endless": (lambda: (n for n in itertools.count()), "a generator is not a result"),
-}
-
-
 def test_a_result_that_cannot_be_stored_leaves_a_note(app: Tenure) -> None:
     @app.job()
     async def returns(name: str) -> Any:
@@ -161,3 +114,22 @@ def test_a_result_is_stored_as_it_is(app: Tenure) -> None:
     }
     again = returns.enqueue_sync(key="k")
     assert (again.answer, again.state, again.result_sync()["text"]) == ("same", State.DONE, "ä")
+
+
+def test_a_cancellation_that_comes_too_late_for_its_handler_stops_no_other_work(app: Tenure) -> None:
+    """A forgotten timer cancels the task in which the handler ran; it has long ended, and the slot goes on without it."""
+
+    @app.job()
+    async def forgets_a_timer(n: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_soon(task.cancel)
+        time.sleep(0.006)  # noqa: ASYNC251 - longer than a turn: the timer strikes where the slot itself waits
+
+    @app.job()
+    async def quick(n: int) -> None: ...
+
+    rude = forgets_a_timer.enqueue_many_sync([{"n": n} for n in range(20)])
+    good = quick.enqueue_many_sync([{"n": n} for n in range(100)])
+    finish(app, *rude, *good)
+    assert {record(app, ticket.id).state for ticket in [*rude, *good]} == {State.DONE}

@@ -226,6 +226,7 @@ def test_an_outage_of_effect_connections_spends_no_attempt(app: Tenure, database
     database.execute("grant all on schema tenure, public to few")
     database.execute("grant all on all tables in schema tenure, public to few")
     database.execute("grant all on all sequences in schema tenure, public to few")
+    database.execute("grant all on all functions in schema tenure to few")
     tickets = write.enqueue_many_sync([{"turn": turn} for turn in range(10)])
     try:
         few = Tenure(psycopg.conninfo.make_conninfo(app.dsn, user="few"))

@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 from tenure import Tenure
+from tenure.chaos.proxy import Proxy
 from tenure.kind import Kind
-from tenure.store.protocol import Claim, Known, Redrive, Release, RetryNow, Revived, SetQueue, Unrun
+from tenure.store.protocol import Claim, Known, PauseQueues, Redrive, Release, RetryNow, Revived, SetQueue, Unrun
 from tenure.store.stream import FEWEST
 from tenure.worker import Worker
 from tenure.worker.sleep import Sleep
-from tests.support.proxy import Proxy
 from tests.worker.here import eventually, working
 from tests.worker.ledger import until
 from tests.worker.processes import Bench
@@ -84,6 +84,12 @@ async def asleep(db: Db, count: int = 1) -> None:
     await eventually(lambda: len(sleepers(db)) == count, f"{count} workers on call")
 
 
+async def cut(db: Db) -> None:
+    """End the session of the one on call, from outside."""
+    [session] = sleepers(db)
+    assert db.execute("select pg_terminate_backend(%s, 10000)", [session]).fetchone() == (True,)
+
+
 # ------------------------------------------------------------------------------------------------------- the doors
 
 
@@ -137,6 +143,15 @@ async def by_unpausing(app: Tenure, work: Kind, db: Db) -> None:
     await store.arun(SetQueue("default", {"paused": False}))
 
 
+async def by_resuming(app: Tenure, work: Kind, db: Db) -> None:
+    store = await app.ready()
+    await store.arun(PauseQueues(None))
+    await work.enqueue()
+    await asyncio.sleep(0.05)
+    assert db.execute("select state from tenure.jobs").fetchall() == [("pending",)]
+    await store.arun(PauseQueues(["default"], paused=False))
+
+
 DOORS: list[Door] = [
     by_enqueue,
     by_enqueue_many,
@@ -148,6 +163,7 @@ DOORS: list[Door] = [
     by_replacing,
     by_redrive,
     by_unpausing,
+    by_resuming,
 ]
 
 
@@ -402,22 +418,36 @@ def test_a_job_that_the_one_on_call_does_not_know_is_for_the_others(dsn: str, da
 
 
 @pytest.mark.usefixtures("patient")
-def test_a_worker_whose_session_is_cut_polls_and_listens_again(app: Tenure, database: Db) -> None:
+def test_a_worker_whose_session_is_cut_listens_again(app: Tenure, database: Db) -> None:
     @app.job()
     async def work() -> None:
         pass
 
     async def run() -> None:
         async with working(app) as worker:
+            await asleep(database)
             for n in range(1, 3):
+                await cut(database)
                 await asleep(database)
-                [session] = sleepers(database)
-                database.execute("select pg_terminate_backend(%s, 10000)", [session])
                 await work.enqueue()
                 await eventually(lambda n=n: worker.counts["settled"] == n, "the end of the job")  # type: ignore[misc]
-            await asleep(database)
-            await work.enqueue()
-            await eventually(lambda: worker.counts["settled"] == 3, "the end of the job")
+                await asleep(database)
+
+    asyncio.run(run())
+
+
+def test_a_worker_whose_session_is_cut_looks_by_itself(app: Tenure, database: Db) -> None:
+    @app.job()
+    async def work() -> None:
+        pass
+
+    async def run() -> None:
+        async with working(app) as worker:
+            for n in range(1, 4):
+                await asleep(database)
+                await cut(database)
+                await work.enqueue()  # whether the worker listens again when this is asked, or when it is committed
+                await eventually(lambda n=n: worker.counts["settled"] == n, "the end of the job")  # type: ignore[misc]
 
     asyncio.run(run())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from psycopg import AsyncConnection, sql
@@ -75,7 +76,12 @@ async def note(text: str, n: int) -> None:
 async def post(tx: AsyncConnection, text: str, n: int) -> None:
     """An effect of one row."""
     place.called()
-    await tx.execute(sql.SQL("insert into {} (n, text) values (%s, %s)").format(postings(effects.schema)), [n, text])
+    await tx.execute(_posting(effects.schema), [n, text])
+
+
+@cache
+def _posting(schema: str) -> str:
+    return sql.SQL("insert into {} (n, text) values (%s, %s)").format(postings(schema)).as_string()
 
 
 def postings(schema: str) -> sql.Identifier:

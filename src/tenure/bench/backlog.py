@@ -19,20 +19,21 @@ from tenure.worker.options import Options
 SHALLOW = 10_000
 """The first depth."""
 
-BESIDE = 1_000_000
-"""Jobs that are scheduled, and archived, beside the deepest one."""
+SCHEDULED = 1_000_000
+"""Jobs that are scheduled beside the deepest one; as many are archived in the end as wait."""
 
 _CLAIMS = 100  # of each depth
 _LATER = 86_400.0  # seconds until scheduled jobs are due
 
 
 class Point(NamedTuple):
-    """What claims took, in seconds, with so many jobs waiting, scheduled and archived."""
+    """What claims took, in seconds and jobs, with so many jobs waiting, scheduled and archived."""
 
     depth: int
     scheduled: int
     archived: int
     claims: list[float]
+    jobs: list[int]
 
 
 def backlog(server: Server, wishes: Wishes) -> Report:
@@ -55,14 +56,22 @@ def backlog(server: Server, wishes: Wishes) -> Report:
                     "depth": point.depth,
                     "scheduled": point.scheduled,
                     "archived": point.archived,
+                    "jobs_per_claim": round(sum(point.jobs) / len(point.jobs), 1),
                     "p50_ms": _ms(point, 50),
                     "p99_ms": _ms(point, 99),
                 }
                 for point in points
             ],
         },
-        notes=[f"{_CLAIMS} claims of {limit} jobs each. The main figures are those of the deepest backlog alone."],
+        notes=[told_of(points), "The main figures are those of the deepest backlog alone."],
     )
+
+
+def told_of(points: list[Point]) -> str:
+    """How many jobs the claims have found, which a shallow backlog does not fill."""
+    found = [jobs for point in points for jobs in point.jobs]
+    each = f"{min(found)}" if min(found) == max(found) else f"{min(found)} to {max(found)}"
+    return f"{_CLAIMS} claims in each row, of {each} jobs each."
 
 
 def depths(deepest: int) -> list[int]:
@@ -76,31 +85,32 @@ def depths(deepest: int) -> list[int]:
 
 
 def _points(queue: Queue, wishes: Wishes) -> Iterator[Point]:
-    beside = min(BESIDE, wishes.jobs)
+    scheduled = min(SCHEDULED, wishes.jobs)
     there = 0
     for depth in depths(wishes.jobs):
         queue.fill(depth - there, show=wishes.show)
         there = depth
-        yield Point(depth, 0, 0, _claims(queue))
-    queue.fill(beside, delay=_LATER, show=wishes.show)
-    yield Point(there, beside, 0, _claims(queue))
-    queue.archive(beside, wishes.show)
-    yield Point(there, beside, beside, _claims(queue))
+        yield Point(depth, 0, 0, *_claims(queue))
+    queue.fill(scheduled, delay=_LATER, show=wishes.show)
+    yield Point(there, scheduled, 0, *_claims(queue))
+    queue.archive(there, wishes.show)
+    yield Point(there, scheduled, there, *_claims(queue))
 
 
-def _claims(queue: Queue) -> list[float]:
-    """Seconds of each claim. What it took is given back, so that the depth stays; the table is tidy at the beginning."""
+def _claims(queue: Queue) -> tuple[list[float], list[int]]:
+    """Seconds and jobs of each claim. What it took is given back, so that the depth stays; the table is tidy at first."""
     queue.tidy()
     known = [one for kind in nothing.kinds.values() for one in kind.known(kind.policy.lease)]
     worker = uuid.uuid4()
-    taken = []
+    taken, found = [], []
     for _ in range(_CLAIMS):
         token = uuid.uuid4()
         started = time.perf_counter()
         jobs = queue.run(Claim(QUEUE, known, Options().concurrency, token, worker))
         taken.append(time.perf_counter() - started)
+        found.append(len(jobs))
         queue.run(Release(QUEUE, [Unrun(job.id, token) for job in jobs]))
-    return taken
+    return taken, found
 
 
 def _ms(point: Point, percent: float) -> float | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from statistics import fmean
 from typing import NamedTuple
 
 from tenure.bench import floor
@@ -13,15 +15,18 @@ from tenure.bench.apps import PAYLOAD, do_nothing, nothing
 from tenure.bench.floor import Floor
 from tenure.bench.measure import Cost, cost, milliseconds, percentile, ratio, usage
 from tenure.bench.queue import Queue, queue_on
-from tenure.bench.report import Report, percent, whole
+from tenure.bench.report import Report, percent, too_short, whole
 from tenure.bench.server import Server
 from tenure.bench.wishes import Wishes
 from tenure.errors import TenureError
+from tenure.store.statements import in_schema
 
 BLOCK = 10_000
 """Jobs of one call, where there are many."""
 
 _SINGLE = 10  # as many times fewer jobs where each is a call: it takes as many times longer
+
+_BARE = "insert into tenure.bare (payload) values (%s::jsonb)"
 
 Way = Callable[[Queue, int], Iterator[int]]
 """Enqueues so many jobs, call by call; yields how many each one had."""
@@ -34,6 +39,7 @@ class Measured(NamedTuple):
         calls: seconds that each call took.
         cost: of a job; that of the worker is None, for there is none.
         client_cpu_us: microseconds of CPU time of the producer.
+        bare_per_s: what the same driver makes of bare INSERTs, just before and after, where each job is a call.
     """
 
     name: str
@@ -43,6 +49,17 @@ class Measured(NamedTuple):
     cost: Cost
     client_cpu_us: float | None
     floor: Floor
+    bare_per_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """That it took."""
+        return self.jobs / self.jobs_per_s
+
+    @property
+    def too_short(self) -> bool | None:
+        """Whether that is too little to say anything."""
+        return too_short(self.seconds)
 
 
 def single(_queue: Queue, jobs: int) -> Iterator[int]:
@@ -83,7 +100,9 @@ def enqueue(server: Server, wishes: Wishes) -> Report:
             nothing.point_at(server.dsn, queue.schema)
             with nothing:
                 nothing.migrate()
-                found.append(_measured(name, way, queue, jobs, wishes, inserted))
+                before = _bare(queue, jobs, wishes) if at_once == 1 else None
+                one = _measured(name, way, queue, jobs, wishes, inserted)
+                found.append(one._replace(bare_per_s=fmean([before, _bare(queue, jobs, wishes)])) if before else one)
     main = found[0]
     return Report(
         (
@@ -92,6 +111,7 @@ def enqueue(server: Server, wishes: Wishes) -> Report:
             "jobs/s",
             "floor",
             "of the floor",
+            "of a bare INSERT",
             "call p50 ms",
             "call p99 ms",
             "server CPU µs",
@@ -105,10 +125,18 @@ def enqueue(server: Server, wishes: Wishes) -> Report:
         p99_ms=milliseconds(percentile(main.calls, 99)),
         floor=main.floor,
         cost=main.cost,
+        shortest=main.seconds,
+        stretch="All single calls together",
         more={"ways": {one.name: _as_dict(one) for one in found}},
         notes=[
-            "The main figure is that of single calls. Floors are inserts into a plain table, as many rows in a commit;"
-            " the sentence above names that of single ones.",
+            "The main figure, and the floor above, are those of single calls. A floor inserts rows into a plain table, as"
+            " many in a commit, by pgbench. A bare INSERT is one by the driver that is used here.",
+            *(f"{one.name} took less than a second: its figures are noise." for one in found[1:] if one.too_short),
+            *(
+                f"The floors of {one.name} are far apart: measure again."
+                for one in found[1:]
+                if one.floor.agree is False
+            ),
         ],
     )
 
@@ -132,6 +160,19 @@ def _measured(name: str, way: Way, queue: Queue, jobs: int, wishes: Wishes, floo
     return Measured(name, jobs, jobs / (last - started), calls, alone, client, floor)
 
 
+def _bare(queue: Queue, jobs: int, wishes: Wishes) -> float:
+    """Bare INSERTs of the same payload by the same driver, a commit each, in a second."""
+    queue.say(
+        "create table if not exists tenure.bare (id bigint generated always as identity primary key, payload jsonb)"
+    )
+    text, insert = json.dumps(PAYLOAD), in_schema(_BARE, queue.schema).encode()
+    started = time.perf_counter()
+    for n in range(jobs):
+        queue.conn.execute(insert, [text], prepare=True)
+        wishes.show("bare", n + 1, jobs)
+    return jobs / (time.perf_counter() - started)
+
+
 def _blocks(jobs: int) -> Iterator[int]:
     for first in range(0, jobs, BLOCK):
         yield min(BLOCK, jobs - first)
@@ -144,6 +185,7 @@ def _row(one: Measured) -> tuple[object, ...]:
         whole(one.jobs_per_s),
         whole(one.floor.jobs_per_s),
         percent(ratio(one.jobs_per_s, one.floor.jobs_per_s)),
+        percent(one.bare_per_s and ratio(one.jobs_per_s, one.bare_per_s)),
         milliseconds(percentile(one.calls, 50)),
         milliseconds(percentile(one.calls, 99)),
         one.cost.server_cpu_us,
@@ -156,8 +198,11 @@ def _as_dict(one: Measured) -> dict[str, object]:
     return {
         "jobs": one.jobs,
         "jobs_per_s": whole(one.jobs_per_s),
-        "floor_jobs_per_s": whole(one.floor.jobs_per_s),
+        **one.floor.as_dict(),
+        "too_short": one.too_short,
         "ratio": ratio(one.jobs_per_s, one.floor.jobs_per_s),
+        "bare_per_s": one.bare_per_s and whole(one.bare_per_s),
+        "to_bare": one.bare_per_s and ratio(one.jobs_per_s, one.bare_per_s),
         "p50_ms": milliseconds(percentile(one.calls, 50)),
         "p99_ms": milliseconds(percentile(one.calls, 99)),
         "server_cpu_us": one.cost.server_cpu_us,

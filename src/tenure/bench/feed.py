@@ -66,6 +66,11 @@ class Feed:
         self._workers.wait("a job", fed, _PAUSE)
 
     @property
+    def made(self) -> int:
+        """Jobs that were enqueued."""
+        return self._made
+
+    @property
     def waiting(self) -> int:
         """Jobs that no handler was called with yet."""
         return self._made - self._workers.board.called

@@ -29,6 +29,7 @@ BATCH = 100
 _MOST = 60_000  # jobs of one measurement
 _LONGEST = 300.0  # seconds pgbench may take
 _SERVICE = "tenure_bench"
+_STEADY = 0.7  # the least that one of two figures may be of the other
 
 _TABLE = """
 create table {floor} (
@@ -58,6 +59,20 @@ class Floor:
     def jobs_per_s(self) -> float | None:
         """The mean of before and after; None where it is not known."""
         return statistics.mean(self.figures) if self.figures else None
+
+    @property
+    def agree(self) -> bool | None:
+        """Whether before and after are about the same; else something else was going on. None where it is not known."""
+        return min(self.figures) >= _STEADY * max(self.figures) if self.figures else None
+
+    def as_dict(self) -> dict[str, object]:
+        """What programs are told of it."""
+        mean = self.jobs_per_s
+        return {
+            "floor_jobs_per_s": None if mean is None else round(mean),
+            "floors_jobs_per_s": [round(figure) for figure in self.figures] or None,
+            "floors_agree": self.agree,
+        }
 
 
 @contextmanager

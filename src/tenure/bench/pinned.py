@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tenure.bench import floor
 from tenure.bench.feed import Feed
 from tenure.bench.measure import Cost, cost, ratio, usage
-from tenure.bench.offered import offered
+from tenure.bench.offered import offered, window_of, window_told
 from tenure.bench.queue import queue_on
 from tenure.bench.report import Report, megabytes, percent, whole
 from tenure.bench.server import Server
@@ -31,7 +31,6 @@ WAITING = 2_000
 PROOF = 0.6
 """What may be left at the most without the hint, for the test to prove anything."""
 
-_WINDOW = 10.0  # seconds at the beginning and at the end that are compared
 _FLOOR_JOBS = 10_000  # for each second: the shorter it is, the less its floor may take
 _PINS: dict[Pin, tuple[str, ...]] = {
     # The first statement of a REPEATABLE READ transaction takes the snapshot, and its end gives it back.
@@ -48,6 +47,7 @@ class Course(NamedTuple):
         jobs: handled, in all.
         first, last: jobs a second in the first and the last seconds.
         jobs_per_s: over all of it.
+        window: how long the first and the last seconds are.
         sizes: of the tables at the end.
     """
 
@@ -57,6 +57,7 @@ class Course(NamedTuple):
     jobs_per_s: float
     cost: Cost
     sizes: dict[str, int]
+    window: float
 
     @property
     def kept(self) -> float | None:
@@ -86,7 +87,10 @@ def report(pin: Pin, course: Course, other: Course | None, found: floor.Floor | 
     without = other.kept if other else None
     proves = other is None or (without is not None and without < PROOF)
     runs = [("on", course), *([("off", other)] if other else [])]
-    notes = [f"Held by another session: {'nothing' if pin == 'none' else f'a {_NAMES[pin]}'}."]
+    notes = [
+        f"Held by another session: {'nothing' if pin == 'none' else f'a {_NAMES[pin]}'}.",
+        window_told(course.window),
+    ]
     if not proves:
         notes.append(
             f"This proves nothing: without the hint {percent(without)} of the speed was kept, and not less than"
@@ -99,12 +103,15 @@ def report(pin: Pin, course: Course, other: Course | None, found: floor.Floor | 
         course.jobs_per_s,
         floor=found,
         cost=course.cost,
+        shortest=course.window,
+        stretch="A window",
         first=course.first,
         last=course.last,
         kept=course.kept,
         kept_without_hint=without,
         more={
             "pin": pin,
+            "window_s": round(course.window, 3),
             "proves": proves if other else None,
             "first_without_hint": whole(other.first) if other else None,
             "last_without_hint": whole(other.last) if other else None,
@@ -119,7 +126,7 @@ _NAMES: dict[Pin, str] = {"snapshot": "snapshot", "xid": "transaction id"}
 
 
 def _run(server: Server, wishes: Wishes, *, hint: bool) -> Course:
-    window = min(_WINDOW, wishes.seconds / 3)
+    window = window_of(wishes)
     what = f"hint {'on' if hint else 'off'}, seconds"
     with (
         queue_on(server) as queue,
@@ -136,7 +143,8 @@ def _run(server: Server, wishes: Wishes, *, hint: bool) -> Course:
             looks.append((time.monotonic(), workers.board.called))
         jobs = looks[-1][1]
         spent = cost(before, usage(queue.conn, workers.pids), jobs)
-        return Course(jobs, _rate(*looks[0:2]), _rate(*looks[2:4]), _rate(looks[0], looks[3]), spent, queue.sizes())
+        first, last, overall = _rate(*looks[0:2]), _rate(*looks[2:4]), _rate(looks[0], looks[3])
+        return Course(jobs, first, last, overall, spent, queue.sizes(), window)
 
 
 def _passed(started: float, seconds: float, wishes: Wishes, what: str, _called: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import takewhile
+from typing import NamedTuple
 
 from tenure.bench import floor
 from tenure.bench.apps import SLOW
@@ -49,13 +50,13 @@ def process(server: Server, wishes: Wishes) -> Report:
         typical.jobs_per_s,
         floor=found,
         cost=typical.cost,
+        shortest=typical.seconds,
         more={
             "processes": wishes.processes,
             "batch": wishes.batch or None,
             "retention": wishes.retention,
             "rounds": [whole(one.jobs_per_s) for one in rounds],
         },
-        notes=["A figure is for one job; CPU and WAL are of the time in which the jobs were run."],
     )
 
 
@@ -70,10 +71,27 @@ def _row(name: str, one: Drained, floor: float | None) -> tuple[object, ...]:
     )
 
 
+class Point(NamedTuple):
+    """A sort of handler with a number of processes.
+
+    Args:
+        jobs: of a round.
+        typical: the middle of its rounds.
+        times: how many times as fast as one process.
+    """
+
+    handler: str
+    processes: int
+    jobs: int
+    rounds: list[Drained]
+    typical: Drained
+    times: float
+
+
 def scale(server: Server, wishes: Wishes) -> Report:
     """The same with 1, 2, 4 ... worker processes, and with handlers that wait for 5 ms."""
     counts = [*takewhile(lambda n: n < wishes.processes, (1, 2, 4, 8, 16, 32)), wishes.processes]
-    points: list[tuple[str, int, Drained, float]] = []
+    points: list[Point] = []
     with floor.around(server, wishes.show, partial(floor.claim_and_delete, server, wishes.jobs)) as found:
         for handler, target, jobs, concurrency in (
             ("nothing", "nothing", wishes.jobs, None),
@@ -89,39 +107,42 @@ def scale(server: Server, wishes: Wishes) -> Report:
                     ]
                 one = middle(rounds)
                 alone = alone or one.jobs_per_s
-                points.append((handler, count, one, one.jobs_per_s / alone))
-    best = next(one for _, count, one, _ in points if count == wishes.processes)
+                points.append(Point(handler, count, jobs, rounds, one, one.jobs_per_s / alone))
+    best = next(point.typical for point in points if point.processes == wishes.processes)
     return Report(
-        ("handler", "processes", "jobs/s", "to one process", "of the floor", "server CPU µs", "worker CPU µs"),
+        ("handler", "processes", "jobs", "jobs/s", "to one process", "of the floor", "server CPU µs", "worker CPU µs"),
         [
             (
-                handler,
-                count,
-                whole(one.jobs_per_s),
-                f"{times:.2f}",
-                percent(ratio(one.jobs_per_s, found.jobs_per_s)),
-                one.cost.server_cpu_us,
-                one.cost.worker_cpu_us,
+                point.handler,
+                point.processes,
+                point.jobs,
+                whole(point.typical.jobs_per_s),
+                f"{point.times:.2f}",
+                percent(ratio(point.typical.jobs_per_s, found.jobs_per_s)),
+                point.typical.cost.server_cpu_us,
+                point.typical.cost.worker_cpu_us,
             )
-            for handler, count, one, times in points
+            for point in points
         ],
         wishes.jobs,
         best.jobs_per_s,
         floor=found,
         cost=best.cost,
+        shortest=min(point.typical.seconds for point in points),
         more={
             "processes": wishes.processes,
-            "rounds": wishes.rounds,
             "points": [
                 {
-                    "handler": handler,
-                    "processes": count,
-                    "jobs_per_s": whole(one.jobs_per_s),
-                    "to_one_process": round(times, 3),
-                    "server_cpu_us": one.cost.server_cpu_us,
-                    "worker_cpu_us": one.cost.worker_cpu_us,
+                    "handler": point.handler,
+                    "processes": point.processes,
+                    "jobs": point.jobs,
+                    "jobs_per_s": whole(point.typical.jobs_per_s),
+                    "rounds": [whole(one.jobs_per_s) for one in point.rounds],
+                    "to_one_process": round(point.times, 3),
+                    "server_cpu_us": point.typical.cost.server_cpu_us,
+                    "worker_cpu_us": point.typical.cost.worker_cpu_us,
                 }
-                for handler, count, one, times in points
+                for point in points
             ],
         },
         notes=[

@@ -16,7 +16,8 @@ from tenure.bench.measure import Cost, ratio
 LEAST = ("WAL bytes", "server CPU µs", "worker CPU µs", "client CPU µs", "table", "dead rows", "call p99 ms", "floor")
 """Columns that a narrow terminal can do without, the least needed first."""
 
-_STEADY = 0.7  # the least that one of two floors may be of the other
+_COSTS = ("WAL bytes", "server CPU µs", "worker CPU µs", "client CPU µs")
+_SHORTEST = 1.0  # seconds that a round takes at the least, for its figures to mean something
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -30,6 +31,8 @@ class Report:
         jobs_per_s, p50_ms, p99_ms: its main figures.
         floor: what the first is to be compared with.
         cost: of a job.
+        shortest: seconds of the shortest stretch that was measured.
+        stretch: what that is, for people.
         first, last, kept, kept_without_hint: see ``pinned``.
         more: what else it has found, by name.
         notes: sentences below the table.
@@ -44,6 +47,8 @@ class Report:
     p99_ms: float | None = None
     floor: Floor | None = None
     cost: Cost | None = None
+    shortest: float | None = None
+    stretch: str = "A round"
     first: float | None = None
     last: float | None = None
     kept: float | None = None
@@ -58,13 +63,14 @@ class Report:
         Args:
             server: what there is to say about the server.
         """
-        floor = self.floor.jobs_per_s if self.floor else None
+        floor = self.floor or Floor()
         return {
             "scenario": scenario,
             "jobs": self.jobs,
             "jobs_per_s": whole(self.jobs_per_s),
-            "floor_jobs_per_s": whole(floor),
-            "ratio": ratio(self.jobs_per_s, floor),
+            **floor.as_dict(),
+            "ratio": ratio(self.jobs_per_s, floor.jobs_per_s),
+            "too_short": too_short(self.shortest),
             "p50_ms": self.p50_ms,
             "p99_ms": self.p99_ms,
             "wal_bytes_per_job": self.cost.wal_bytes if self.cost else None,
@@ -84,8 +90,15 @@ class Report:
     def told(self, server: dict[str, Any]) -> list[str]:
         """The sentences below the table, that of the floor first."""
         told = [*_floor(self.floor), *self.notes] if self.floor else list(self.notes)
+        if any(name in _COSTS for name in self.columns):
+            told.append("CPU and WAL are for one job, of the time in which the jobs were run.")
+        if too_short(self.shortest):
+            told.append(f"{self.stretch} took less than a second: this is noise.")
         if server["filesystem"] in _IN_MEMORY:
-            told.append(f"The data is in memory ({server['filesystem']}): on a disk, commits take longer. Set TMPDIR.")
+            told.append(
+                f"The data is in memory ({server['filesystem']}), and such a disk keeps nothing: a commit that reaches no"
+                " disk is no commit. Set TMPDIR."
+            )
         return told
 
 
@@ -94,9 +107,14 @@ def _floor(floor: Floor) -> list[str]:
         return [floor.why]
     figures = " and ".join(f"{figure:,.0f}" for figure in floor.figures)
     told = [f"Floor (pgbench, before and after): {figures} jobs/s."]
-    if min(floor.figures) < _STEADY * max(floor.figures):
+    if not floor.agree:
         told.append("They are far apart, so something else was going on: measure again.")
     return told
+
+
+def too_short(seconds: float | None) -> bool | None:
+    """Whether so short a round says nothing; None where there is none."""
+    return None if seconds is None else seconds < _SHORTEST
 
 
 def whole(figure: float | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tenure.bench.backlog import backlog
@@ -79,5 +80,11 @@ def run(name: str, given: Mapping[str, Any], dsn: str | None, show: Show) -> tup
     """
     scenario, wishes = chosen(name, given)
     with serving(dsn) as server:
-        told = server.told()
+        told = {"command": _command(name, given), "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", **server.told()}
         return scenario.run(server, replace(wishes, show=show)), told
+
+
+def _command(name: str, given: Mapping[str, Any]) -> str:
+    """What was asked for, without the DSN."""
+    options = [f"--{option} {value}" for option, value in given.items() if value is not None]
+    return " ".join(["tenure bench", name, *options])

@@ -1,7 +1,6 @@
 """Where a benchmark runs: an embedded PostgreSQL of its own, or a database that somebody names.
 
-Either way in schemas of its own, which are gone afterwards, however it ends: Ctrl-C and SIGTERM are heard, and what clears
-up is not disturbed. ``$TENURE_DSN`` is not looked at: nobody's queue is to be filled by accident.
+Either way in schemas of its own, which are gone afterwards, however it ends (see ``stage``).
 """
 
 from __future__ import annotations
@@ -9,22 +8,18 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
-import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from psycopg import Connection, sql
 
-from tenure import embedded
 from tenure.bench import proc
 from tenure.embedded import binaries
 from tenure.errors import EngineError
+from tenure.stage import interruptible, require_there, temporary, undisturbed
 from tenure.store.connections import connect
 
 PREFIX = "tenure_bench_"
@@ -43,7 +38,7 @@ class Server:
         data: where its files are, where it is an embedded one.
     """
 
-    dsn: str
+    dsn: str = field(repr=False)
     pgbench: Path | None
     data: Path | None = None
 
@@ -51,9 +46,9 @@ class Server:
     def schema(self) -> Iterator[str]:
         """A new schema, for the length of the block; answers its name."""
         name = f"{PREFIX}{secrets.token_hex(4)}"
-        with connect(self.dsn) as conn:
-            conn.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
         try:
+            with connect(self.dsn) as conn:
+                conn.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
             yield name
         finally:
             # On a connection of its own: that of the block may be what broke.
@@ -83,53 +78,15 @@ def serving(dsn: str | None) -> Iterator[Server]:
 
     Raises:
         EngineError: none can be started here.
-        StoreUnavailable, ServerUnsuitable, ConfigError: the existing one cannot be used.
+        StoreUnavailable, ServerUnsuitable, ConfigError: the existing one cannot be used, or is behind a pooler.
     """
-    with _interruptible():
+    with interruptible():
         if dsn:
-            connect(dsn).close()
+            require_there(dsn)
             yield Server(dsn, _pgbench())
             return
-        home = Path(tempfile.mkdtemp(prefix="tenure-bench-"))
-        home.chmod(0o711)  # as root, the server runs as another user, who must get in
-        try:
-            with embedded.attach(home / "pg") as engine:
-                yield Server(engine.dsn, _program(engine.bin) or _pgbench(), engine.data)
-        finally:
-            with undisturbed():
-                embedded.wipe(home / "pg", force=True)
-                shutil.rmtree(home, ignore_errors=True)
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Clear up without being interrupted: Ctrl-C and SIGTERM are ignored for the length of the block."""
-    with _handling(signal.SIG_IGN):
-        yield
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is: it would leave a schema behind."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    with _handling(interrupt):
-        yield
-
-
-@contextmanager
-def _handling(handler: Any) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not heard here
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, previous in before.items():
-            signal.signal(number, previous)
+        with temporary() as engine:
+            yield Server(engine.dsn, _program(engine.bin) or _pgbench(), engine.data)
 
 
 def _pgbench() -> Path | None:

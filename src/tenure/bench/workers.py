@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from tenure.bench.apps import BATCH
 from tenure.bench.board import Board
 from tenure.bench.queue import Queue
-from tenure.bench.server import undisturbed
 from tenure.errors import TenureError
+from tenure.stage import undisturbed
 from tenure.worker.options import Options
 
 PATIENCE = 60.0

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import bench, db, dead, demo, enqueue, jobs, migrate, queues, worker
+from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, migrate, queues, worker
 from tenure.cli.failures import MEANING, Commands
 
 __all__ = ["app", "main"]
@@ -53,11 +53,13 @@ def _root(
 
 
 app.command(epilog=migrate.EXAMPLES)(migrate.migrate)
+app.command(epilog=grants.EXAMPLES)(grants.grants)
 app.command(epilog=worker.EXAMPLES)(worker.worker)
 app.command(epilog=enqueue.EXAMPLES)(enqueue.enqueue)
 app.command(epilog="Example: tenure status --json")(queues.status)
 app.command(epilog=demo.EXAMPLES)(demo.demo)
 app.command(epilog=bench.EXAMPLES)(bench.bench)
+app.command(epilog=chaos.EXAMPLES)(chaos.chaos)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.add_typer(queues.queue_app, name="queue")

@@ -9,7 +9,7 @@ import typer
 
 from tenure.cli import show
 from tenure.cli.common import AsJson
-from tenure.cli.failures import Exit
+from tenure.cli.failures import Exit, telling_of_interruption
 
 if TYPE_CHECKING:
     from tenure.bench import Report
@@ -81,7 +81,8 @@ def bench(
 
     latency: from the commit of a job to the start of its handler.
 
-    pinned: what is kept of the speed while another session holds a snapshot. Ends with 1 if that proves nothing.
+    pinned: what is kept of the speed while another session holds a snapshot. Ends with 1 if that proves nothing, or with
+    --offered if the worker is saturated.
 
     backlog: how long a claim takes while ever more jobs wait.
 
@@ -105,7 +106,8 @@ def bench(
         "offered": offered,
         "pin": None if pin is None else pin.value,
     }
-    with show.progress() as bar:
+    left = "Its server is gone." if dsn is None else "Its schemas were dropped."
+    with telling_of_interruption(left, as_json=as_json), show.progress() as bar:
         report, server = run(scenario, given, dsn, bar)
     told = report.as_dict(scenario, server)
     if as_json:

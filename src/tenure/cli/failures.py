@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from enum import IntEnum
+from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -46,7 +48,7 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.OK: "all done",
-    Exit.REFUSED: "some or all of it was refused, or there is no such job",
+    Exit.REFUSED: "some or all of it was refused, or there is no such job or queue",
     Exit.USAGE: "the command, an option, a name or module:app cannot be",
     Exit.DATABASE: "the database is unreachable, unsuitable or refuses to work; what had committed is kept",
     Exit.SCHEMA: "the schema is missing, older or newer than this code",
@@ -65,8 +67,12 @@ _STATUS: list[tuple[type[TenureError], Exit]] = [
 ]
 
 
+_ByTheUser: type[Exception] = typer.BadParameter.__bases__[0]
+"""What a command line that cannot be is told with: of click, or of typer's own copy of it, as the installed one has it."""
+
+
 class Group(TyperGroup):
-    """A group of commands; in its help and theirs a flag takes no value, and is shown without one."""
+    """A group of commands; in its help and theirs paragraphs flow, and a flag takes no value, and is shown without one."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options of the group itself."""
@@ -76,6 +82,7 @@ class Group(TyperGroup):
         """The command of this name."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
+            found.help = _flowing(found.help)
             _without_values(found.get_params(ctx))
         return found
 
@@ -83,11 +90,17 @@ class Group(TyperGroup):
 class Commands(Group):
     """Runs a command, and turns its errors into messages and exit statuses."""
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """The context of the command itself, from its own options."""
+        with _inert():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
         try:
             try:
-                return super().invoke(ctx)
+                with _inert():
+                    return super().invoke(ctx)
             finally:
                 sys.stdout.flush()
         except BrokenPipeError:
@@ -101,6 +114,40 @@ class Commands(Group):
                 raise
             report(told, as_json=bool(ctx.meta.get(JSON)))
             raise typer.Exit(status(told)) from None
+
+
+@contextlib.contextmanager
+def telling_of_interruption(left: str, *, as_json: bool) -> Iterator[None]:
+    """Where Ctrl-C ends the block, say so on stderr, and what is left of it.
+
+    Args:
+        left: a sentence on what was kept or removed.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # of a terminal that was closed
+            if as_json:
+                show.json_to_stderr({"error": "Interrupted", "what": "It was interrupted.", "kept": left, "hint": ""})
+            else:
+                show.note(f"It was interrupted. {left}")
+        raise
+
+
+@contextlib.contextmanager
+def _inert() -> Iterator[None]:
+    """What is said about a command line repeats words of it: they do nothing to the terminal that shows them."""
+    try:
+        yield
+    except _ByTheUser as error:
+        if isinstance(said := getattr(error, "message", None), str):
+            error.message = show.safe(said)  # type: ignore[attr-defined]
+        raise
+
+
+def _flowing(text: str | None) -> str | None:
+    """A docstring whose paragraphs are as wide as the terminal: where their lines end in the source is of no meaning."""
+    return text and "\n\n".join(" ".join(part.split()) for part in cleandoc(text).split("\n\n"))
 
 
 def _without_values(params: list[Any]) -> list[Any]:

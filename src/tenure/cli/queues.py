@@ -8,17 +8,19 @@ import typer
 
 from tenure.cli import show
 from tenure.cli.common import AsJson, Dsn, Schema, group, opened
+from tenure.cli.failures import Exit
 from tenure.errors import ConfigError, UnknownKind
 
 if TYPE_CHECKING:
-    from tenure.store.protocol import KindRow, QueueStatus
+    from tenure.store.protocol import KindRow, QueueRow, QueueStatus
 
-queue_app = group("Set owner, promise, retention and pause of a queue.")
+queue_app = group("Look at queues, pause them, let them go on, set owner, promise and retention.")
 kind_app = group("Look at kinds, and override what they declare.")
 
 _RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
+_SETTINGS = ("queue", "paused", "owner", "slo", "retention")
 _OPERABLE = ("max_attempts", "lease", "key_ttl")
 
 
@@ -84,6 +86,79 @@ def set_queue(
         show.details(row._asdict() | {"slo": show.span(row.slo)})
 
 
+@queue_app.command("list", epilog="Example: tenure queue list --json")
+def list_queues(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
+    """Show the settings of queues that are known; tenure status has figures."""
+    from tenure.store.protocol import ListQueues
+
+    with opened(dsn, schema) as app:
+        queues = app.store.run(ListQueues())
+    if as_json:
+        for queue in queues:
+            show.json_line(queue._asdict())
+    elif queues:
+        show.table(_SETTINGS, map(_settings_row, queues), least=("owner", "slo", "retention"))
+    else:
+        show.note("There are no queues yet.")
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Queues.", show_default=False)]
+All = Annotated[bool, typer.Option("--all", help="All that are known or hold jobs.")]
+
+
+@queue_app.command(epilog="Examples:\n\ntenure queue pause mail reports\n\ntenure queue pause --all")
+def pause(
+    names: Names = None, all_: All = False, as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None
+) -> None:
+    """Have workers leave the jobs of queues alone; what is running ends, and jobs are accepted as before.
+
+    Workers give back within a second what they have claimed and not started.
+    """
+    _pause(names, all_, True, as_json, dsn, schema)
+
+
+@queue_app.command(epilog="Examples:\n\ntenure queue resume mail\n\ntenure queue resume --all")
+def resume(
+    names: Names = None, all_: All = False, as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None
+) -> None:
+    """Have workers take the jobs of paused queues again."""
+    _pause(names, all_, False, as_json, dsn, schema)
+
+
+def _pause(
+    names: list[str] | None, everything: bool, paused: bool, as_json: bool, dsn: str | None, schema: str | None
+) -> None:
+    """Print what became of each queue; one that is not there is a failure."""
+    from tenure.names import checked_name
+    from tenure.store.protocol import PauseIfRestored, PauseQueues
+
+    if names and everything:
+        raise typer.BadParameter("Name queues or say --all, and not both.")
+    if not names and not everything:
+        raise typer.BadParameter("Name queues, or say --all.")
+    meant = None if everything else [checked_name("queue", name) for name in dict.fromkeys(names or ())]
+    with opened(dsn, schema) as app:
+        if not paused and (stopped := app.store.run(PauseIfRestored())):
+            # No worker has been here since: the queues go on by this decision, and not because nobody had looked.
+            show.note(f"These jobs were restored from elsewhere: every queue is paused ({', '.join(stopped)}).")
+        changed = app.store.run(PauseQueues(meant, paused))
+    word = "paused" if paused else "resumed"
+    told = {
+        name: word if changed[name] else f"{'paused' if paused else 'not paused'} already" for name in sorted(changed)
+    }
+    unknown = [name for name in meant or () if name not in changed]
+    told |= dict.fromkeys(unknown, "unknown")
+    if as_json:
+        for name, answer in told.items():
+            show.json_line({"queue": name, "answer": answer})
+    elif told:
+        show.table(["queue", "answer"], list(told.items()))
+    else:
+        show.note("There are no queues yet.")
+    if unknown:
+        raise typer.Exit(Exit.REFUSED)
+
+
 @kind_app.command("list", epilog="Example: tenure kind list --json")
 def list_kinds(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
     """Show the registered kinds: what they declare, and what operators have set, which wins."""
@@ -130,6 +205,10 @@ def _status_row(queue: QueueStatus) -> tuple[object, ...]:
     name = f"{queue.queue} (paused)" if queue.paused else queue.queue
     counts = (queue.pending, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
     return (name, *counts, dead or "0", show.span(queue.lag), queue.workers, queue.owner)
+
+
+def _settings_row(queue: QueueRow) -> tuple[object, ...]:
+    return (queue.name, queue.paused, queue.owner, show.span(queue.slo), queue.retention)
 
 
 def _days(text: str) -> int:

@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f]"
-)
+from tenure.inert import UNSAFE
+from tenure.inert import safe as safe
+
 _NOT_ASCII = re.compile("[^\x20-\x7e]")
 _PIPE_WIDTH = 4096
 _GAP = 2  # between columns of a table
@@ -43,18 +43,9 @@ def pretty(text: str) -> str:
     """JSON text with line breaks and indentation for people; numbers as they were written."""
     try:
         value = json.loads(text, parse_int=Raw, parse_float=Raw, parse_constant=Raw)
-        return _UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else _escaped(match), _encoded(value, "\n"))
+        return UNSAFE.sub(lambda match: match[0] if match[0] == "\n" else _escaped(match), _encoded(value, "\n"))
     except RecursionError:
         return safe(text)
-
-
-def safe(value: object, *, lines: bool = False) -> str:
-    """Text in which control characters and turns of the writing direction are visible and do nothing.
-
-    Args:
-        lines: leave line breaks and tabs as they are.
-    """
-    return _UNSAFE.sub(lambda match: match[0] if lines and match[0] in "\n\t" else _visible(match), str(value))
 
 
 def moment(at: datetime | None) -> str:
@@ -246,7 +237,3 @@ def _encoded(value: object, newline: str = "") -> str:
 
 def _escaped(match: re.Match[str]) -> str:
     return json.dumps(match[0])[1:-1]
-
-
-def _visible(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode()

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from tenure.errors import ConfigError
+from tenure.inert import quiet
 
 T = TypeVar("T")
 
@@ -58,6 +59,9 @@ class Statement(NamedTuple):
     values: Mapping[str, Any] = {}
     answers: bool = True
     stream: Iterable[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 Script = Generator[Statement, Rows, T]

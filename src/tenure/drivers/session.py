@@ -9,17 +9,27 @@ from psycopg import pq
 from tenure.drivers.script import Statement
 
 _LEFT = tuple(map(Statement, ("reset session authorization", "reset all", "close all", "discard temp")))
-_OURS = (
-    "select set_config('datestyle', 'iso', false), set_config('default_transaction_isolation', 'read committed', false)"
-)
 
-RESET = (*_LEFT, Statement(_OURS))
+
+def _ours(local: str) -> str:
+    return (
+        f"select set_config('datestyle', 'iso', {local}),"
+        f" set_config('default_transaction_isolation', 'read committed', {local})"
+    )
+
+
+RESET = (*_LEFT, Statement(_ours("false")))
 """What takes back a handler's settings, cursors and temporary tables, also within a transaction."""
+
+RESET_LOCALLY = (*_LEFT, Statement(_ours("true")))
+"""The same in a session that is another's after the transaction: nothing is set that outlives it."""
 
 CLEAN = (
     *_LEFT,
     Statement("unlisten *"),
-    Statement(f"{_OURS}, pg_advisory_unlock_all(), exists (select from pg_prepared_statements where from_sql)"),
+    Statement(
+        f"{_ours('false')}, pg_advisory_unlock_all(), exists (select from pg_prepared_statements where from_sql)"
+    ),
 )
 """What takes back all that a handler may have changed of its session, once its transaction is over.
 

@@ -11,6 +11,7 @@ from tenure.effects.effect import Effect
 from tenure.effects.opened import InThread, OnLoop, Opened
 from tenure.effects.steps import Done, Steps, Transaction
 from tenure.forms import Form
+from tenure.inert import quiet
 from tenure.tx import AnyConnection, EffectConnection
 
 Handler: TypeAlias = Callable[[Any], Any]
@@ -28,6 +29,9 @@ class Attempt(NamedTuple):
     stored: Callable[[Any], str | None]
     settling: Callable[[bool], None]
     around: Around
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 class GaveUpError(Exception):

@@ -20,6 +20,7 @@ from tenure.effects.pool import Pool
 from tenure.effects.steps import Done, Transaction
 from tenure.errors import LeaseLost
 from tenure.faultpoints import point
+from tenure.store.explained import severed
 from tenure.store.postgres import PostgresStore
 from tenure.tx import AnyConnection
 
@@ -143,7 +144,10 @@ class Companies:
                     continue  # it was stopped while it waited
                 opened = opened_on(conn, member.attempt.effect, transaction, self._threads)
                 member.turn.set_result(opened)
-                await _turn(conn, opened, member, done)
+                await _turn(opened, transaction, member, done)
+                if transaction.torn or (done and conn.pgconn.transaction_status == pq.TransactionStatus.IDLE):
+                    raise AloneError  # a handler has ended the transaction of all, or what keeps them apart
+                point("effect.between")
             if opened is not None and done:
                 await opened.commit(list(done.values()))
         except BaseException as raised:
@@ -157,17 +161,17 @@ class Companies:
                 await opened.leave()
 
 
-async def _turn(conn: AnyConnection, opened: Opened, member: Member, done: dict[Member, Done]) -> None:
+async def _turn(opened: Opened, transaction: Transaction, member: Member, done: dict[Member, Done]) -> None:
     """What a handler has written joins what is done; of one that failed nothing is left."""
     result = await member.written
-    if result is None:
-        await opened.withdraw()
-    else:
+    if result is not None:
         done[member] = result
+    elif not transaction.torn:
+        try:
+            await opened.withdraw()
+        except psycopg.OperationalError as error:  # nothing was sent that could have committed: the others run again
+            raise AloneError from error
     await opened.let_go()
-    if done and conn.pgconn.transaction_status == pq.TransactionStatus.IDLE:
-        raise AloneError  # the handler has ended the transaction of all
-    point("effect.between")
 
 
 def _verdict(error: BaseException, member: Member) -> BaseException:
@@ -177,6 +181,6 @@ def _verdict(error: BaseException, member: Member) -> BaseException:
         return LeaseLost(f"Job {job.id} is not ours any more.", kept="Its effect was rolled back.")
     if isinstance(error, CommitUnknownError):
         return CommitUnknownError()
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+    if isinstance(error, psycopg.Error) and severed(error):
         return psycopg.OperationalError("the connection was lost in the transaction that the effect shared")
     return AloneError()

@@ -13,7 +13,7 @@ from psycopg import Connection
 
 from tenure.drivers.pipeline import Prepared
 from tenure.errors import OUTAGE
-from tenure.store.connections import aconnect, connect, is_fit, is_stale
+from tenure.store.connections import DEADLINE, aconnect, connect, is_fit, is_stale
 from tenure.tx import AnyConnection, EffectConnection, ThreadConnection
 
 log = logging.getLogger("tenure.worker")
@@ -30,7 +30,7 @@ class Pool:
         dsn: libpq connection string.
         size: how many are open at the most; a taker waits for one.
         threads: where connections for threads are opened.
-        prepare: False keeps no prepared statements (a pooler in transaction mode).
+        prepare: False behind a pooler in transaction mode: keeps nothing in a session.
     """
 
     def __init__(self, dsn: str, size: int, threads: Executor, *, prepare: bool = True) -> None:
@@ -38,7 +38,7 @@ class Pool:
         self._size = size
         self._threads = threads
         self._prepare = prepare
-        self._options: dict[str, Any] = {} if prepare else {"prepare_threshold": None}
+        self._options: dict[str, Any] = {"within": DEADLINE, "pooled": not prepare}
         self._slots = asyncio.Semaphore(size)
         self._taken = 0
         self._idle: list[AnyConnection] = []
@@ -93,6 +93,7 @@ class Pool:
             try:
                 conn = await connected()
                 conn.prepared = Prepared() if self._prepare else None
+                conn.pooled = not self._prepare
                 return conn
             except OUTAGE as error:
                 log.warning("no connection for an effect, trying again: %s", error.what)

@@ -6,6 +6,7 @@ A transaction is one effect's, or that of several which come one after another, 
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 from uuid import UUID
@@ -16,7 +17,7 @@ from psycopg.abc import PQGen
 
 from tenure.drivers import Statement
 from tenure.drivers.pipeline import talk
-from tenure.drivers.session import CLEAN, RESET, leaves_prepared
+from tenure.drivers.session import CLEAN, RESET, RESET_LOCALLY, leaves_prepared
 from tenure.effects.effect import (
     AloneError,
     AlreadyDoneError,
@@ -27,13 +28,16 @@ from tenure.effects.effect import (
 )
 from tenure.errors import Permanent
 from tenure.faultpoints import is_armed, point
+from tenure.inert import quiet
+from tenure.store.explained import severed
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import CompleteEffects, Completion, Keep, Kept
 from tenure.store.statements import alone
 from tenure.tx import AnyConnection
 
 _BEGIN, _COMMIT, _ROLLBACK = map(Statement, ("begin", "commit", "rollback"))
-_SAVEPOINT, _RELEASE, _BACK = map(Statement, ("savepoint tenure", "release tenure", "rollback to tenure"))
+_APART = f"tenure_{secrets.token_hex(8)}"  # no handler's own savepoint has this name
+_SAVEPOINT, _RELEASE, _BACK = (Statement(f"{what} {_APART}") for what in ("savepoint", "release", "rollback to"))
 
 _SHUTDOWN = "57P"
 """Class of the errors with which a server ends a connection; at a commit they do not say on which side of it."""
@@ -47,6 +51,9 @@ class Done(NamedTuple):
     effect: Effect
     result: str | None
 
+    def __repr__(self) -> str:
+        return quiet(self)
+
 
 class Transaction:
     """The transaction of an effect, or of several.
@@ -54,12 +61,16 @@ class Transaction:
     Args:
         store: whose statements are said.
         shared: several effects may come into it, one after another.
+
+    ``torn`` when an effect could not even come into it: there is no savepoint to go back to but the one before, with which
+    the effect before this one would be gone, too.
     """
 
     def __init__(self, store: PostgresStore, *, shared: bool = False) -> None:
         self._store = store
         self._shared = shared
         self._xid: str | None = None
+        self.torn = False
 
     def begin(self, conn: AnyConnection, effect: Effect) -> PQGen[None]:
         """Open it, or go on in it, and write the dedup row; waits for another transaction that is writing the same.
@@ -69,12 +80,13 @@ class Transaction:
             AloneError: others have left the transaction in a state in which that cannot be done.
         """
         first = conn.pgconn.transaction_status == pq.TransactionStatus.IDLE
-        opening, written = self._opening(effect, first=first), [self._store.statement(effect.dedup)]
+        opening, written = self._opening(conn, effect, first=first), [self._store.statement(effect.dedup)]
         answers: list[pq.abc.PGresult] = []
         try:
             yield from _in_one(conn, opening, "effect.before_dedup", written, answers)
         except psycopg.Error as error:
             if not first:
+                self.torn = conn.pgconn.status == pq.ConnStatus.OK and len(answers) < len(opening)
                 raise AloneError from error
             if not isinstance(error, psycopg.errors.InvalidSqlStatementName):
                 raise
@@ -85,12 +97,14 @@ class Transaction:
         self._xid = _value(answers[-1])
         point("effect.after_dedup")
 
-    def _opening(self, effect: Effect, *, first: bool) -> list[Statement]:
+    def _opening(self, conn: AnyConnection, effect: Effect, *, first: bool) -> list[Statement]:
         idle = int(effect.job.lease * 1000)
         limit = Statement(f"set local idle_in_transaction_session_timeout = {idle}")
         if not self._shared:
             return [_BEGIN, limit]
-        return [_BEGIN, limit, _SAVEPOINT] if first else [_RELEASE, *RESET, limit, _SAVEPOINT]
+        if first:
+            return [_BEGIN, limit, _SAVEPOINT]
+        return [_RELEASE, *(RESET_LOCALLY if conn.pooled else RESET), limit, _SAVEPOINT]
 
     def _kept(self, conn: AnyConnection, effect: Effect) -> PQGen[str | None]:
         if not effect.shared:
@@ -110,10 +124,11 @@ class Transaction:
         """
         point("effect.before_complete")
         ending = [*self._keeping(done), self._completing(done)]
+        cleaning = () if conn.pooled else CLEAN
         answers: list[pq.abc.PGresult] = []
         try:
-            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *CLEAN], answers)
-            conn.clean = not leaves_prepared(answers)
+            yield from _in_one(conn, ending, "effect.before_commit", [_COMMIT, *cleaning], answers)
+            conn.clean = conn.pooled or not leaves_prepared(answers)
         except psycopg.Error as error:
             if len(answers) <= len(ending):  # else it is committed, and the cleaning failed
                 _tell(error, at_commit=len(answers) == len(ending))
@@ -203,7 +218,7 @@ def _value(result: pq.abc.PGresult) -> str | None:
 
 def _tell(error: psycopg.Error, *, at_commit: bool) -> NoReturn:
     """Raise what an error of the last round trip means."""
-    if error.sqlstate is None or (at_commit and error.sqlstate.startswith(_SHUTDOWN)):
+    if error.sqlstate is None or severed(error) or (at_commit and error.sqlstate.startswith(_SHUTDOWN)):
         raise CommitUnknownError from error
     if isinstance(error, psycopg.errors.InvalidSqlStatementName):
         raise DeallocatedError from error

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from tenure.drivers import Script
 from tenure.errors import ConfigError
+from tenure.inert import quiet
 
 ONCE: Final = "tenure_once"
 """One row for each effect: its key and step, when it was made, until when it is kept, and its result."""
@@ -41,6 +42,9 @@ class Found(NamedTuple):
     repeats: int
     result: str | None
     transaction: str
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 class Words(Protocol):

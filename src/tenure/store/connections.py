@@ -15,13 +15,13 @@ import select
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import AsyncConnection, Connection, pq
+from psycopg import AsyncConnection, Connection, pq, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tenure.errors import ConfigError, ServerUnsuitable, StoreUnavailable, TenureError
@@ -75,24 +75,30 @@ def redacted(dsn: str) -> str:
     return " ".join(f"{key}={parts[key]}" for key in shown if parts.get(key)) or "(libpq defaults)"
 
 
-def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connection:
+def connect(
+    dsn: str, *, patience: float | None = None, within: float | None = None, pooled: bool = False, **kwargs: Any
+) -> Connection:
     """Open a connection in autocommit.
 
     Args:
         patience: longest wait for a lock, seconds, and with it ``STATEMENT`` for a statement; None leaves both to the
             server's settings.
+        within: longest wait for the answer to its first statement, seconds; None waits as long as TCP does.
+        pooled: behind a pooler in transaction mode: its session is another's a moment later, so nothing is set or prepared
+            in it, and patience is left to the server's settings, too.
 
     Raises:
         StoreUnavailable: nobody answers, or the server is starting, stopping or full.
-        ServerUnsuitable: the login is refused, the server is too old or a standby.
+        ServerUnsuitable: the login is refused; the server is too old, a standby, or set in a way that will not do.
     """
     factory = kwargs.pop("factory", Connection)
     try:
-        conn: Connection = factory.connect(conninfo(dsn), autocommit=True, **kwargs)
+        conn: Connection = factory.connect(conninfo(dsn), autocommit=True, **kwargs, **_unprepared(pooled))
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
     try:
-        _require_suitable(conn.info, conn.execute(_settled(patience)).fetchone())
+        with in_time(conn, within):
+            _require_suitable(conn.info, conn.execute(_FOUND if pooled else _settled(patience)).fetchone())
         arrays.register(conn)
     except BaseException as error:
         conn.close()
@@ -102,15 +108,19 @@ def connect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> Connec
     return conn
 
 
-async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) -> AsyncConnection:
+async def aconnect(
+    dsn: str, *, patience: float | None = None, within: float | None = None, pooled: bool = False, **kwargs: Any
+) -> AsyncConnection:
     """The same on an event loop."""
     factory = kwargs.pop("factory", AsyncConnection)
     try:
-        conn: AsyncConnection = await factory.connect(conninfo(dsn), autocommit=True, **kwargs)
+        conn: AsyncConnection = await factory.connect(conninfo(dsn), autocommit=True, **kwargs, **_unprepared(pooled))
     except psycopg.OperationalError as error:
         raise _connect_error(error, dsn) from None
     try:
-        _require_suitable(conn.info, await (await conn.execute(_settled(patience))).fetchone())
+        with ain_time(conn, within):
+            answer = await conn.execute(_FOUND if pooled else _settled(patience))
+            _require_suitable(conn.info, await answer.fetchone())
         arrays.register(conn)
     except BaseException as error:
         await conn.close()
@@ -120,12 +130,17 @@ async def aconnect(dsn: str, *, patience: float | None = None, **kwargs: Any) ->
     return conn
 
 
+def _unprepared(pooled: bool) -> dict[str, Any]:
+    return {"prepare_threshold": None} if pooled else {}
+
+
 def _settled(patience: float | None) -> str:
     """Asks whether the server is a standby, and settles what our statements rely on, in one round trip.
 
-    With limited patience the session says nothing but our statements: then they find everything by an index, whatever the
-    planner believes of a table that it last saw empty. Elsewhere other people's statements are said, too: a handler's in an
-    effect, or another client's behind a pooler.
+    With limited patience the session says nothing but our statements: then they find everything by the index that is made
+    for it, in its order, whatever the planner believes of a table that it last saw empty. Believing that, it would read all
+    of the table, or all of another index, and sort. And no function is called but the server's own, whatever stands in a
+    schema on the role's search path. Elsewhere other people's statements are said, too: a handler's in an effect.
     """
     asked = (
         "select pg_is_in_recovery(), set_config('datestyle', 'ISO', false),"
@@ -134,20 +149,38 @@ def _settled(patience: float | None) -> str:
     if patience is None:
         return asked
     return (
-        f"{asked}, set_config('jit', 'off', false), set_config('enable_seqscan', 'off', false),"
+        f"{asked}, set_config('search_path', 'pg_catalog', false), set_config('jit', 'off', false), {_BY_INDEX},"
         f" set_config('lock_timeout', '{int(patience * 1000)}', false),"
         f" set_config('statement_timeout', '{int(STATEMENT * 1000)}', false)"
     )
 
 
-def _require_suitable(info: psycopg.ConnectionInfo, recovery: tuple[Any, ...] | None) -> None:
+_BY_INDEX = ", ".join(f"set_config('enable_{way}', 'off', false)" for way in ("seqscan", "bitmapscan", "sort"))
+
+_FOUND = "select pg_is_in_recovery(), current_setting('datestyle'), current_setting('default_transaction_isolation')"
+"""The same where the session is not ours to settle anything in: then it must be so already."""
+
+
+def _require_suitable(info: psycopg.ConnectionInfo, found: tuple[Any, ...] | None) -> None:
+    if found is None:
+        raise AssertionError("a select without a row")
+    recovery, *settled = found
     if info.server_version < OLDEST_SERVER:
         raise ServerUnsuitable(
             f"The server is PostgreSQL {info.server_version // 10000}; Tenure needs 15 or newer.",
             hint="Upgrade the server, or leave TENURE_DSN empty to use the embedded one.",
         )
-    if recovery and recovery[0]:
+    if recovery:
         raise ServerUnsuitable("The server is a standby: it cannot accept jobs.", hint="Point the DSN at the primary.")
+    style, isolation = settled[:2]
+    if not style.startswith("ISO") or isolation != "read committed":
+        role = sql.Identifier(info.user).as_string()
+        raise ServerUnsuitable(
+            f"Sessions behind the pooler have the datestyle {style!r} and the isolation level {isolation!r}; Tenure needs"
+            " ISO and 'read committed', and sets nothing in sessions that are others', too.",
+            hint=f"Set it for the role: alter role {role} set default_transaction_isolation = 'read committed';"
+            f" alter role {role} set datestyle = 'ISO'",
+        )
 
 
 _REFUSED = re.compile(
@@ -158,10 +191,10 @@ _REFUSED = re.compile(
 
 def _connect_error(error: psycopg.OperationalError, dsn: str) -> TenureError:
     # libpq gives no SQLSTATE for a failed connection attempt; the server's own words are what there is.
-    lines = [
-        line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")
-    ]  # no hints of libpq's
-    told = lines[-1].strip() if lines else type(error).__name__
+    # Lines that begin with a tab are libpq's hints.
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\t")]
+    each = [_attempt(*found.groups()) for found in map(_ATTEMPT.fullmatch, lines) if found]
+    told = "; ".join(each or lines[-1:]).strip() or type(error).__name__
     match = _REFUSED.search(told)
     if match:
         return ServerUnsuitable(
@@ -174,9 +207,24 @@ def _connect_error(error: psycopg.OperationalError, dsn: str) -> TenureError:
     )
 
 
+_ATTEMPT = re.compile(r"- (host: .*, hostaddr: (?:None|'[^']*')): (?:connection (?:failed|is bad): )?(.*)")
+"""One line for each server that a DSN leads to, as psycopg says it."""
+
+
+def _attempt(where: str, told: str) -> str:
+    """What became of it; libpq's words mostly say where."""
+    return told if "server" in told else f"{where}: {told}"
+
+
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")
+
+
 def _without_secrets(told: str, dsn: str) -> str:
-    secret = conninfo_to_dict(dsn).get("password")
-    return told.rstrip(".").replace(str(secret), "***") if secret else told.rstrip(".")
+    given = conninfo_to_dict(dsn)
+    for name in _SECRETS:
+        if secret := given.get(name):
+            told = told.replace(str(secret), "***")
+    return told.rstrip(".")
 
 
 _REPLAN = "discard plans"
@@ -209,29 +257,34 @@ class Connections:
     Args:
         dsn: libpq connection string.
         size: how many at the most; a taker waits for one.
-        prepare: False keeps no prepared statements (a pooler in transaction mode).
+        prepare: False behind a pooler in transaction mode: keeps no prepared statements, and sets nothing in a session.
         patience: as ``connect``.
     """
 
     def __init__(self, dsn: str, size: int, *, prepare: bool = True, patience: float | None = None) -> None:
         self._dsn = dsn
         self._size = size
-        self._options: dict[str, Any] = {"patience": patience} if prepare else {"prepare_threshold": None}
+        self._options: dict[str, Any] = {"patience": patience} if prepare else {"pooled": True}
         self._idle: list[Connection] = []
         self._plans = _Plans(kept=prepare)
         self._pid = 0
 
     @contextmanager
-    def take(self) -> Iterator[Connection]:
-        """A connection for the length of the block; kept afterwards if it is fit for use."""
+    def take(self, within: float | None = None) -> Iterator[Connection]:
+        """A connection for the length of the block; kept afterwards if it is fit for use.
+
+        Args:
+            within: longest wait for an answer to what is said on it before, seconds; None waits as long as TCP does.
+        """
         if self._pid != os.getpid():
             self._pid, self._idle = os.getpid(), _orphaned(self._idle)
             self._slots = threading.BoundedSemaphore(self._size)
         with self._slots:
-            conn = self._fresh() or connect(self._dsn, **self._options)
+            conn = self._fresh() or connect(self._dsn, within=within, **self._options)
             try:
                 if self._plans.are_old(conn):
-                    conn.execute(_REPLAN)
+                    with in_time(conn, within):
+                        conn.execute(_REPLAN)
                 yield conn
             finally:
                 if is_fit(conn):
@@ -258,6 +311,7 @@ class AsyncConnections:
 
     Args:
         factory: the connection class, where something more than ``AsyncConnection`` is wanted.
+        meet: awaited with each new connection before it is used; where it raises, the connection is closed.
     """
 
     def __init__(
@@ -268,10 +322,12 @@ class AsyncConnections:
         prepare: bool = True,
         patience: float | None = None,
         factory: type[AsyncConnection] = AsyncConnection,
+        meet: Callable[[AsyncConnection], Awaitable[None]] | None = None,
     ) -> None:
         self._dsn = dsn
         self._options: dict[str, Any] = {"factory": factory}
-        self._options |= {"patience": patience} if prepare else {"prepare_threshold": None}
+        self._options |= {"patience": patience} if prepare else {"pooled": True}
+        self._meet = meet
         self._size = size
         self._slots = asyncio.BoundedSemaphore(size)
         self._idle: list[AsyncConnection] = []
@@ -280,20 +336,33 @@ class AsyncConnections:
         self._pid = os.getpid()
 
     @asynccontextmanager
-    async def take(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for the length of the block; kept afterwards if it is fit for use."""
+    async def take(self, within: float | None = None) -> AsyncIterator[AsyncConnection]:
+        """A connection for the length of the block; kept afterwards if it is fit for use.
+
+        Args:
+            within: longest wait for an answer to what is said on it before, seconds; None waits as long as TCP does.
+        """
         self._move_in()
         async with self._slots:
-            conn = await self._fresh() or await aconnect(self._dsn, **self._options)
+            conn = await self._fresh() or await self._new(within)
             try:
                 if self._plans.are_old(conn):
-                    await conn.execute(_REPLAN)
+                    with self.in_time(conn, within):
+                        await conn.execute(_REPLAN)
                 yield conn
             finally:
                 if is_fit(conn):
                     self._idle.append(conn)
                 else:
                     await conn.close()
+
+    def in_time(self, conn: AsyncConnection, within: float | None) -> AbstractContextManager[None]:
+        """As ``ain_time``. What is idle leads to the same peer and goes, too: nobody waits as long to learn the same."""
+        return ain_time(conn, within, self._found_mute)
+
+    def _found_mute(self, conn: AsyncConnection) -> None:
+        cut(conn)
+        self.drop()
 
     def _move_in(self) -> None:
         """Belong to the running loop; what an earlier one left cannot be used on this one."""
@@ -303,6 +372,16 @@ class AsyncConnections:
         if loop is not self._loop:
             self._loop, self._slots = loop, asyncio.BoundedSemaphore(self._size)
             self.drop()
+
+    async def _new(self, within: float | None) -> AsyncConnection:
+        conn = await aconnect(self._dsn, within=within, **self._options)
+        if self._meet is not None:
+            try:
+                await self._meet(conn)
+            except BaseException:
+                await conn.close()
+                raise
+        return conn
 
     async def _fresh(self) -> AsyncConnection | None:
         while self._idle:
@@ -332,6 +411,36 @@ def cut(conn: Connection | AsyncConnection) -> None:
     """Shut the socket under a connection, from wherever: whoever waits for its answer gets an error at once."""
     with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as end:
         end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def in_time(conn: Connection, within: float | None) -> Iterator[None]:
+    """Cut a connection that does not answer in time (seconds): who waits in the block gets an error. None is for ever."""
+    if within is None:
+        yield
+        return
+    timer = threading.Timer(within, cut, [conn])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def ain_time(
+    conn: AsyncConnection, within: float | None, found_mute: Callable[[AsyncConnection], None] | None = None
+) -> Iterator[None]:
+    """The same on an event loop; ``found_mute`` may do more than cut it."""
+    if within is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(within, found_mute or cut, conn)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def is_fit(conn: Connection | AsyncConnection) -> bool:

@@ -222,8 +222,12 @@ class MemoryStore:
 
     @_do.register
     def _oldest(self, op: ops.Oldest) -> dict[int, ops.Low]:
-        keys = [(row.priority, row.available_at, row.seq) for row in self._claimable(op) if not row.suspect]
-        return {priority: ops.Low(at, seq) for priority, at, seq in sorted(keys, reverse=True)}
+        if self._queue(op.queue).paused:
+            return {}
+        rows = [row for row in self._claimable(op) if not row.suspect and not row.stands_before(op.lows[row.priority])]
+        keys = [(row.priority, row.available_at, row.seq) for row in rows]
+        nothing = dict.fromkeys(range(ops.PRIORITIES), ops.Low(self._at - timedelta(seconds=1)))
+        return nothing | {priority: ops.Low(at, seq) for priority, at, seq in sorted(keys, reverse=True)}
 
     @_do.register
     def _claim_suspects(self, op: ops.ClaimSuspects) -> list[Job]:
@@ -581,6 +585,28 @@ class MemoryStore:
     def _set_queue(self, op: ops.SetQueue) -> ops.QueueRow:
         self._queues[op.name] = self._queue(op.name)._replace(**op.values)
         return self._queues[op.name]
+
+    @_do.register
+    def _list_queues(self, _op: ops.ListQueues) -> list[ops.QueueRow]:
+        return [self._queues[name] for name in sorted(self._queues)]
+
+    @_do.register
+    def _pause_queues(self, op: ops.PauseQueues) -> dict[str, bool]:
+        known = self._queues.keys() | {row.queue for row in self.hot.values()}
+        meant = known if op.queues is None else known.intersection(op.queues)
+        changed = {name: self._queue(name).paused is not op.paused for name in sorted(meant)}
+        for name in meant:
+            if changed[name]:
+                self._queues[name] = self._queue(name)._replace(paused=op.paused)
+        return changed
+
+    @_do.register
+    def _pause_if_restored(self, _op: ops.PauseIfRestored) -> None:
+        return None  # it is never written down
+
+    @_do.register
+    def _list_migrations(self, _op: ops.ListMigrations) -> dict[int, bool]:
+        return {}
 
     def _queue(self, name: str) -> ops.QueueRow:
         return self._queues.get(name) or ops.QueueRow(name, owner=None, slo=None, paused=False, retention=None)

@@ -44,15 +44,18 @@ def migrate(conn: Connection, schema: str = "tenure") -> list[str]:
     """Apply what is missing, all of it or nothing; answers the names of what was applied.
 
     Args:
-        conn: an autocommit connection whose role may create the schema.
+        conn: an autocommit connection of the schema's owner, or of a role that may create it.
 
     Raises:
         SchemaMismatch: the schema is newer than this code.
     """
     schema_name(schema)
     with conn.transaction():
-        conn.execute("select pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"tenure.migrate/{schema}"])
-        conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
+        lock = "select pg_advisory_xact_lock(pg_catalog.hashtextextended(%s, 0::bigint))"
+        conn.execute(lock, [f"tenure.migrate/{schema}"])
+        if not conn.execute("select from pg_namespace where nspname = %s", [schema]).rowcount:
+            # Only then: "if not exists" would ask for the right to create one even where it is there.
+            conn.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
         conn.execute(
             in_schema(
                 "create table if not exists tenure.migrations (number integer primary key, name text not null,"
@@ -61,7 +64,7 @@ def migrate(conn: Connection, schema: str = "tenure") -> list[str]:
             )
         )
         applied = _applied(conn, schema)
-        _refuse_newer(applied, schema)
+        refuse_newer(applied, schema)
         missing = [m for m in migrations() if m.number not in applied]
         for migration in missing:
             conn.execute(in_schema(migration.text, schema))
@@ -85,7 +88,7 @@ def check_schema(conn: Connection, schema: str = "tenure") -> None:
         applied = _applied(conn, schema)
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
         raise schema_missing(schema) from None
-    _refuse_newer(applied, schema)
+    refuse_newer(applied, schema)
     missing = [m for m in migrations() if m.number not in applied]
     if missing:
         raise SchemaMismatch(
@@ -120,7 +123,12 @@ def _applied(conn: Connection, schema: str) -> dict[int, bool]:
     return dict(conn.execute(in_schema("select number, compatible from tenure.migrations", schema)).fetchall())
 
 
-def _refuse_newer(applied: dict[int, bool], schema: str) -> None:
+def refuse_newer(applied: dict[int, bool], schema: str) -> None:
+    """See that this code may go on with a schema that has had these migrations.
+
+    Raises:
+        SchemaMismatch: one is newer than this code, and not for it to work with.
+    """
     newest = migrations()[-1].number
     breaking = sorted(number for number, compatible in applied.items() if number > newest and not compatible)
     if breaking:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +25,23 @@ from psycopg import AsyncConnection, Connection
 
 from tenure.drivers import Rows, Script, Statement, aborrow, arun, as_uuid, borrow, run, sqlstate
 from tenure.drivers.psycopg import AsyncPsycopg, Psycopg
-from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, TenureError
+from tenure.errors import OUTAGE, InvalidPayload, OutcomeUnknown, SchemaMismatch, TenureError
 from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.acceptance import accepting, accepting_again, accepting_alone
 from tenure.store.arrays import column
-from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect, cut
+from tenure.store.connections import DEADLINE, AsyncConnections, Connections, connect
+from tenure.store.durability import require_durable
 from tenure.store.entry import entering, entering_alone
-from tenure.store.explained import explained
+from tenure.store.explained import explained, severed
+from tenure.store.grants import Grants, grant
 from tenure.store.migrate import check_schema, migrate, schema_exists, schema_missing
+from tenure.store.pooler import require_sessions
+from tenure.store.restored import say_restored
 from tenure.store.statements import schema_name, statement
 from tenure.store.upkeep import upkeep
+
+log = logging.getLogger("tenure.store")
 
 T = TypeVar("T")
 Params = dict[str, Any]
@@ -47,9 +54,11 @@ class PostgresStore:
         dsn: libpq connection string or URL.
         schema: where the tables live.
         size: connections kept for ``arun``, and as many for ``run``.
-        prepare: False behind a pooler in transaction mode.
+        prepare: False behind a pooler in transaction mode: nothing is prepared or set in a session.
         patience: longest wait for a lock, seconds; then ``StoreBusy``. A statement then has ``STATEMENT`` seconds, too, and
             an answer to ``arun`` ``DEADLINE``. None waits as long as the server does.
+        guards: pauses every queue before the first statement of ``arun`` on a new connection, if the jobs behind it were
+            restored from elsewhere, see ``PauseIfRestored``.
 
     Raises:
         ConfigError: the schema's name is not one.
@@ -63,21 +72,27 @@ class PostgresStore:
         size: int = 4,
         prepare: bool = True,
         patience: float | None = None,
+        guards: bool = False,
     ) -> None:
         self.dsn = dsn
         self.schema = schema_name(schema)
+        self._prepare = prepare
         self._patience = patience
         self._sync = Connections(dsn, size, prepare=prepare, patience=patience)
-        self._async = AsyncConnections(dsn, size, prepare=prepare, patience=patience)
+        meet = self._meet if guards else None
+        self._async = AsyncConnections(dsn, size, prepare=prepare, patience=patience, meet=meet)
 
     def check(self) -> None:
-        """See that the server and the schema will do.
+        """See that the server and the schema will do; what puts accepted jobs at risk there is logged.
 
         Raises:
-            StoreUnavailable, ServerUnsuitable, SchemaMismatch: they will not.
+            StoreUnavailable, SchemaMismatch: they will not.
+            ServerUnsuitable: nor ever will this server; or there is a pooler in transaction mode, and nobody has said so.
         """
         with self._at_the_start() as conn:
             check_schema(conn, self.schema)
+            for risk in require_durable(conn, self.schema):
+                log.warning("%s", risk)
 
     def exists(self) -> bool:
         """Whether the schema is there, of whatever age."""
@@ -88,14 +103,27 @@ class PostgresStore:
         """Create the schema or bring it up to date, and make partitions; answers what was applied."""
         with self._at_the_start() as conn:
             applied = migrate(conn, self.schema)
+            say_restored(run(self._said(p.PauseIfRestored()), Psycopg(conn)), self.schema)
             upkeep(conn, self.schema)
         return applied
+
+    def grant(self, grants: Grants) -> None:
+        """Give roles their rights, all of them or none.
+
+        Raises:
+            ConfigError: a role does not exist, or cannot.
+            ServerUnsuitable: the role of this DSN does not own the schema.
+        """
+        with self._at_the_start() as conn:
+            grant(conn, grants, self.schema)
 
     @contextmanager
     def _at_the_start(self) -> Iterator[Connection]:
         """A connection for what is not an operation; errors of the database are told in our words."""
-        with connect(self.dsn) as conn:
+        with connect(self.dsn, pooled=not self._prepare) as conn:
             try:
+                if self._prepare:
+                    require_sessions(conn, self.dsn)
                 yield conn
             except psycopg.Error as error:
                 told = explained(error)
@@ -103,13 +131,17 @@ class PostgresStore:
                     raise
                 raise told from error
 
-    def connection(self) -> AbstractContextManager[Connection]:
-        """A connection for ``run`` in the hands of a caller who must be able to cut it."""
-        return self._sync.take()
+    def connection(self, within: float | None = None) -> AbstractContextManager[Connection]:
+        """A connection for ``run`` in the hands of a caller who must be able to cut it.
 
-    def aconnection(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        Args:
+            within: longest wait for an answer to what is said on it before, seconds.
+        """
+        return self._sync.take(within)
+
+    def aconnection(self, within: float | None = None) -> AbstractAsyncContextManager[AsyncConnection]:
         """One of those that ``arun`` uses, for somebody who brings it back as it was."""
-        return self._async.take()
+        return self._async.take(within)
 
     def run(self, op: p.Op[T], conn: object = None) -> T:
         """Do an operation, on ``conn`` inside its transaction or on a connection of our own.
@@ -145,8 +177,10 @@ class PostgresStore:
             with self._foreign(op):
                 return await arun(self.script(op), aborrow(conn))
         try:
-            async with self._async.take() as own:
-                return await self._in_time(op, own)
+            # With limited patience, a connection that does not answer is cut: the next operation gets a new one.
+            async with self._async.take(self._deadline) as own:
+                with self._async.in_time(own, self._deadline):
+                    return await arun(self._alone(op), AsyncPsycopg(own))
         except psycopg.Error as error:
             if not _commit_unknown(error, op):
                 self._tell(error, op)
@@ -174,15 +208,22 @@ class PostgresStore:
     def _said_alone(self, op: p.Op[T]) -> Script[T]:
         return cast("Script[T]", entering_alone(op, self.schema)) if isinstance(op, p.Accept) else self._said(op)
 
-    async def _in_time(self, op: p.Op[T], own: AsyncConnection) -> T:
-        """With limited patience, a connection that does not answer is cut: the next operation gets a new one."""
-        if self._patience is None:
-            return await arun(self._alone(op), AsyncPsycopg(own))
-        timer = asyncio.get_running_loop().call_later(DEADLINE, cut, own)
+    @property
+    def _deadline(self) -> float | None:
+        return None if self._patience is None else DEADLINE
+
+    async def _meet(self, conn: AsyncConnection) -> None:
+        """See what is behind a new connection: it may be another server than before, with jobs out of a backup."""
         try:
-            return await arun(self._alone(op), AsyncPsycopg(own))
-        finally:
-            timer.cancel()
+            with self._async.in_time(conn, DEADLINE):
+                paused = await arun(self._said(p.PauseIfRestored()), AsyncPsycopg(conn))
+        except psycopg.errors.QueryCanceled:  # there are very many jobs to look at
+            paused = await asyncio.to_thread(self._pause_if_restored)
+        say_restored(paused, self.schema)
+
+    def _pause_if_restored(self) -> list[str] | None:
+        with self._at_the_start() as conn:
+            return run(self._said(p.PauseIfRestored()), Psycopg(conn))
 
     def _again(self, op: p.Accept) -> list[Accepted]:
         """Accept once more, after an answer was lost, until the database can be asked what became of it."""
@@ -227,14 +268,14 @@ class PostgresStore:
             told = _in_our_words(sqlstate(error), error, op, self.schema)
             if told is None:
                 raise
-            raise told from error
+            raise told from _cause(told, error)
 
     def _tell(self, error: psycopg.Error, op: p.Op[Any]) -> NoReturn:
         """Raise the error, in our words where there are any."""
         told = _in_our_words(error.sqlstate, error, op, self.schema) or explained(error)
         if told is None:
-            raise error
-        raise told from error
+            raise _unquoted(error)
+        raise told from _cause(told, error)
 
     def close(self) -> None:
         """Close the idle connections, of ``run`` and of ``arun``."""
@@ -258,18 +299,40 @@ _UNKEEPABLE = frozenset(
 
 _MISSING = frozenset({psycopg.errors.UndefinedTable.sqlstate, psycopg.errors.InvalidSchemaName.sqlstate})
 
+_UNFIT = frozenset({psycopg.errors.UndefinedColumn.sqlstate, psycopg.errors.UndefinedFunction.sqlstate})
+
 
 def _in_our_words(code: str | None, error: Exception, op: p.Op[Any], schema: str) -> TenureError | None:
     if code in _MISSING:
         return schema_missing(schema)
+    if code in _UNFIT:
+        return SchemaMismatch(
+            f"Schema {schema!r} does not fit this code: {str(error).splitlines()[0]}.",
+            hint="Run: tenure migrate, or upgrade Tenure in this process.",
+        )
     if isinstance(op, p.Accept) and code in _UNKEEPABLE:
         return InvalidPayload(f"PostgreSQL cannot keep this payload: {str(error).splitlines()[0]}.")
     return None
 
 
+def _cause(told: TenureError, error: Exception) -> Exception | None:
+    """What an error came from; nothing where the database quotes the payload: that may hold secrets."""
+    return None if isinstance(told, InvalidPayload) else error
+
+
+def _unquoted(error: psycopg.Error) -> psycopg.Error:
+    """The error without the row that the server quotes in it, and with that a payload; ``diag`` has it all.
+
+    What nobody foresaw is logged with its traceback, and a constraint or trigger that somebody has added is such a thing.
+    """
+    if primary := error.diag.message_primary:
+        error.args = (primary, *error.args[1:])
+    return error
+
+
 def _commit_unknown(error: psycopg.Error, op: p.Op[Any]) -> bool:
     """Whether the connection was lost in such a way that the jobs may have been accepted or not."""
-    return isinstance(op, p.Accept) and isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    return isinstance(op, p.Accept) and severed(error)
 
 
 _PAUSES = (0.05, 1.0)
@@ -422,6 +485,10 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.ListKinds: lambda _, rows: list(map(p.KindRow._make, rows)),
     p.SetKind: _any,
     p.SetQueue: lambda _, rows: p.QueueRow._make(rows[0]),
+    p.ListQueues: lambda _, rows: list(map(p.QueueRow._make, rows)),
+    p.PauseQueues: _mapping,
+    p.PauseIfRestored: lambda _, rows: rows[0][0],
+    p.ListMigrations: _mapping,
     p.SeeWorker: _none,
     p.ForgetWorker: _none,
     p.Waiting: lambda _, rows: p.Remaining._make(rows[0]) if rows else p.Remaining(0, 0),

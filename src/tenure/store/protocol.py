@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from tenure.inert import quiet
 from tenure.job import Accepted, DeadReason, Job, NewJob, Record
 
 T = TypeVar("T")
@@ -105,6 +106,9 @@ class Whereabouts(NamedTuple):
     result: str | None
     kept: bool
 
+    def __repr__(self) -> str:
+        return quiet(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Follow(Op[dict[UUID, Whereabouts]]):
@@ -134,6 +138,9 @@ class KeyRecord(NamedTuple):
     state: str | None
     result: str | None
     expires_at: datetime | None
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +200,17 @@ class Claim(Op[list[Job]]):
 
 @dataclass(frozen=True, slots=True)
 class Oldest(Op[dict[int, Low]]):
-    """By priority, the first due job that a claimer could take: what stands before its hints is found by this."""
+    """By priority, the first due job that a claimer could take: what stands before its hints is found by this.
+
+    Where there is none, a second ago and the number 0: nothing stands before that. Of a paused queue nothing is said.
+
+    Args:
+        lows: for each priority, from where to look.
+    """
 
     queue: str
     known: Sequence[Known]
+    lows: Sequence[Low] = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +258,9 @@ class Completion(NamedTuple):
     token: UUID
     result: str | None = None
 
+    def __repr__(self) -> str:
+        return quiet(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Complete(Op[dict[UUID, Settlement]]):
@@ -272,7 +289,7 @@ class Failed(NamedTuple):
     """An attempt that failed and may be tried again.
 
     Args:
-        delay: seconds until it is available again.
+        delay: seconds until it is available again; a negative one is none, here and in all that return to pending.
         failure: JSON text for the history; attempt and times are added by the store.
         death: its child died: it becomes a suspect and its streak of deaths grows.
         keeps: it was stopped and did not end by itself: suspicion and its streaks stay.
@@ -284,6 +301,9 @@ class Failed(NamedTuple):
     failure: str
     death: bool = False
     keeps: bool = False
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +321,9 @@ class Deferred(NamedTuple):
     token: UUID
     delay: float
     failure: str | None = None
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +349,9 @@ class Given(NamedTuple):
     token: UUID
     reason: DeadReason
     failure: str
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +415,7 @@ class Keep(Op[None]):
     queue: str
     dedup_key: str
     step: str
-    result: str | None
+    result: str | None = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,6 +516,9 @@ class Revived(NamedTuple):
     kind: str | None = None
     version: int | None = None
     may_duplicate: bool = False
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -638,6 +667,36 @@ class SetQueue(Op[QueueRow]):
 
 
 @dataclass(frozen=True, slots=True)
+class ListQueues(Op[list[QueueRow]]):
+    """The settings of queues that are known: a kind declares them, or somebody has set them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseQueues(Op[dict[str, bool]]):
+    """Have workers leave the jobs of queues alone, or take them again. Touches no job: what is running ends, and jobs are
+    accepted as before. A claim that is under way may still take what it has found.
+
+    Answers each of the queues that are meant and there (known, or holding jobs), and whether this has changed it.
+
+    Args:
+        queues: which; None for all.
+        paused: False to let them go on.
+    """
+
+    queues: Sequence[str] | None
+    paused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PauseIfRestored(Op[list[str] | None]):
+    """Pause every queue if these jobs were restored from elsewhere, where they may have run since.
+
+    Answers the queues to the one who asks first; None to everybody after, and where the jobs are at home, which they are
+    from then on. Where there are no jobs nothing is paused.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class SeeWorker(Op[None]):
     """A worker says it is here: written at its start and then with its presence heartbeat."""
 
@@ -667,6 +726,11 @@ class Waiting(Op[Remaining]):
 
     queue: str
     known: Sequence[Known]
+
+
+@dataclass(frozen=True, slots=True)
+class ListMigrations(Op[dict[int, bool]]):
+    """By number, the migrations that the schema has had, and whether older code may go on with each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def schema_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         raise ConfigError(
-            f"{name!r} cannot be a schema name.",
+            f"{name[:120]!r} cannot be a schema name.",
             hint="Use lower-case letters, digits and underscores, at most 63, not beginning with a digit or pg_.",
         )
     return name
@@ -74,8 +74,8 @@ def schema_name(name: str) -> str:
 
 def in_schema(text: str, schema: str) -> str:
     """SQL that says ``tenure.`` as SQL for another schema, quoted."""
-    quoted = sql.Identifier(schema_name(schema)).as_string(None)
-    return re.sub(r"\btenure\.", lambda _: f"{quoted}.", text)
+    name = quoted(schema_name(schema))
+    return re.sub(r"\btenure\.", lambda _: f"{name}.", text)
 
 
 @cache
@@ -92,6 +92,25 @@ def alone(text: str) -> str:
     long for that as for the rest.
     """
     return _ARRAY.sub(r"array[\1::\2]", text)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL says it, whatever is in it."""
+    return sql.Identifier(name).as_string(None)
+
+
+def granting(kind: str, schema: str, role: str = "") -> str:
+    """The rights in ``grants/<kind>.sql`` for a role, on a schema.
+
+    There ``{role}`` and ``{schema}`` are names, ``{role_text}`` and ``{schema_text}`` the same as texts.
+    """
+    names = {
+        "role": quoted(role),
+        "role_text": sql.Literal(role).as_string(None).strip(),
+        "schema": quoted(schema_name(schema)),
+        "schema_text": sql.Literal(quoted(schema)).as_string(None),
+    }
+    return _PIECE.sub(lambda match: names[match[1]], in_schema(_read(f"grants/{kind}.sql"), schema))
 
 
 class Function(NamedTuple):

@@ -1,5 +1,6 @@
 """Upkeep of the archive: partitions are made days ahead and dropped when no queue wants them any more.
 
+Making and dropping are the owner's right, so two functions of the schema do it, which workers may call (migration 0004).
 Dropping a partition needs a short exclusive lock on the archive. It is tried with a lock timeout of a moment, so an
 hour-long report delays the drop, and nothing else; next time it is tried again.
 """
@@ -8,8 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection
 
 from tenure.store.statements import in_schema
 
@@ -19,7 +19,6 @@ AHEAD = 7
 RETENTION = 7
 """Days ended jobs are kept where the queue says nothing."""
 
-_PATIENCE = "100ms"
 _BATCH = 5000
 
 
@@ -29,15 +28,15 @@ def upkeep(conn: Connection, schema: str) -> list[str]:
     Each step is a transaction of its own, so that no lock is held for longer than one of them takes.
 
     Args:
-        conn: an autocommit connection of the schema's owner.
+        conn: an autocommit connection of a worker's role, or of the schema's owner.
     """
     there = _partitions(conn, schema)
     today = _today(conn)
     wanted = {today + timedelta(days=n) for n in range(AHEAD + 1)}
     kept = _longest_retention(conn, schema)
     past = {day for day in there if day < today - timedelta(days=kept)}
-    done = [f"made {_partition(day)}" for day in sorted(wanted - there) if _tried(conn, schema, _make(schema, day))]
-    done += [f"dropped {_partition(day)}" for day in sorted(past) if _tried(conn, schema, _drop(schema, day))]
+    done = [f"made {_partition(day)}" for day in sorted(wanted - there) if _did(conn, schema, "make_partition", day)]
+    done += [f"dropped {_partition(day)}" for day in sorted(past) if _did(conn, schema, "drop_partition", day)]
     _forget(conn, schema, kept)
     conn.execute(
         in_schema("delete from tenure.workers where seen_at < clock_timestamp() - %s", schema),
@@ -74,11 +73,6 @@ def _forgotten(conn: Connection, schema: str, queue: str, days: int) -> int:
     ).rowcount
 
 
-def _alone(conn: Connection, schema: str) -> bool:
-    lock = "select pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
-    return conn.execute(lock, [f"tenure.upkeep/{schema}"]).fetchone() == (True,)
-
-
 def _partition(day: date) -> str:
     return f"archive_{day:%Y%m%d}"
 
@@ -106,30 +100,6 @@ def _longest_retention(conn: Connection, schema: str) -> int:
     return max(row[0] if row else 0, RETENTION)
 
 
-def _make(schema: str, day: date) -> sql.Composed:
-    return sql.SQL("create table {} partition of {} for values from ({}) to ({})").format(
-        sql.Identifier(schema, _partition(day)),
-        sql.Identifier(schema, "archive"),
-        sql.Literal(f"{day:%Y-%m-%d} 00:00:00+00"),
-        sql.Literal(f"{day + timedelta(days=1):%Y-%m-%d} 00:00:00+00"),
-    )
-
-
-def _drop(schema: str, day: date) -> sql.Composed:
-    return sql.SQL("drop table {}").format(sql.Identifier(schema, _partition(day)))
-
-
-def _tried(conn: Connection, schema: str, statement: sql.Composed) -> bool:
-    """Run it alone and with little patience; False when somebody else is at it or holds the table: nothing is changed."""
-    try:
-        with conn.transaction():
-            conn.execute(sql.SQL("set local lock_timeout = {}").format(sql.Literal(_PATIENCE)))
-            if not _alone(conn, schema):
-                return False
-            conn.execute(statement)
-    except (psycopg.errors.LockNotAvailable, psycopg.errors.DuplicateTable, psycopg.errors.UndefinedTable):
-        return False
-    except psycopg.errors.CheckViolation:
-        # Rows of that day stand in the default partition, where they are found and kept as well.
-        return False
-    return True
+def _did(conn: Connection, schema: str, function: str, day: date) -> bool:
+    """Have a function of the schema do it with the owner's rights; False when it cannot be done now: nothing is changed."""
+    return conn.execute(in_schema(f"select tenure.{function}(%s)", schema), [day]).fetchone() == (True,)

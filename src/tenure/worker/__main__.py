@@ -13,6 +13,7 @@ import threading
 import time
 
 from tenure.errors import ConfigError, TenureError
+from tenure.inert import safe
 from tenure.worker.main import main
 from tenure.worker.options import Options
 from tenure.worker.supervisor import refuse
@@ -35,7 +36,7 @@ def _run() -> int:
     except ConfigError as error:
         return refuse(error)
     except TenureError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{safe(error)}\n")
         return 1
 
 

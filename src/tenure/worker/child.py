@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import logging
 import os
 import signal
 import socket
@@ -24,10 +23,12 @@ from uuid import UUID
 from tenure.app import Tenure
 from tenure.effects import Effects
 from tenure.errors import TenureError
+from tenure.inert import safe
 from tenure.loading import load
 from tenure.worker import wire
 from tenure.worker.attempt import Attempts
 from tenure.worker.hooks import run_hooks
+from tenure.worker.logs import begin_log
 
 _PR_SET_PDEATHSIG = 1
 _LOOK = 0.5  # seconds between two looks at who our parent is
@@ -40,15 +41,14 @@ def main(target: str, descriptor: int) -> int:
     _die_with(parent)
     for number in _WISHES:
         signal.signal(number, _leave_to_the_worker)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s[child] %(message)s", level=logging.INFO)
+    begin_log("[child]")
     with socket.socket(fileno=descriptor) as ours:
         _keep_from_forks(ours)
         try:
-            app = load(target)
-        except TenureError as error:
-            sys.stderr.write(f"{error}\n")
+            asyncio.run(_serve(load(target), ours))
+        except TenureError as error:  # of what it needs to begin; a handler's own ends its attempt
+            sys.stderr.write(f"{safe(error)}\n")
             return 1
-        asyncio.run(_serve(app, ours))
     return 0
 
 
@@ -109,9 +109,14 @@ def _keep_from_forks(ours: socket.socket) -> None:
     os.register_at_fork(after_in_child=forked)
 
 
-def _die_with(parent: int) -> None:
+def die_with_parent() -> None:
+    """Get SIGKILL when the parent ends, also while stopped; on Linux alone."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _die_with(parent: int) -> None:
+    die_with_parent()
     threading.Thread(target=_watch, args=(parent,), name="tenure-parent", daemon=True).start()
 
 

@@ -22,12 +22,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tenure.app import Tenure
-from tenure.errors import OUTAGE
+from tenure.errors import OUTAGE, StoreBusy
 from tenure.faultpoints import point
 from tenure.job import Job
 from tenure.kind import Kind
+from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known
+from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known, Now
 from tenure.worker.leases import Held, Leases
 from tenure.worker.lows import Lows
 from tenure.worker.options import LONGEST_PREFETCH
@@ -37,6 +38,7 @@ from tenure.worker.sleep import Sleep
 log = logging.getLogger("tenure.worker")
 
 _ALL_LANES = 0.05  # longest time in which a busy worker looks into one lane alone, seconds
+_SOMETIMES = 0.25  # longest time without a claim for a slot, however soon what is waiting gets its turn, seconds
 _SOON = 1.0  # seconds of work claimed ahead
 _PATIENCE = 2.0  # seconds after which what was claimed ahead is given back
 _OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, first and longest
@@ -91,12 +93,13 @@ class Claimer:
         self._queues = queues
         self._worker = worker
         self._prefetch = prefetch
-        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, on=hint)
+        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, runner.release_unstarted, on=hint)
         self._woken = asyncio.Event()
         self._sleep = Sleep(store, queues, self._woken, self.wake, listens=app.pooler is None)
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
         self._all_lanes_at = 0.0  # when to look into all of them again
+        self._full_since: float | None = None
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
@@ -137,7 +140,7 @@ class Claimer:
             except OUTAGE as error:
                 log.warning("cannot claim, trying again: %s", error.what)
                 await self._app.revive()
-                await self._sleep.pause(outage * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
+                await self._patiently(outage * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
                 outage = min(2 * outage, _OUTAGE[1])
                 continue
             if found:
@@ -146,6 +149,13 @@ class Claimer:
                 if not self._runner.waiting:
                     self.lows.idle()
                 await self._sleep.nothing(full=self._full, crowded=self._crowded)
+
+    async def _patiently(self, seconds: float) -> None:
+        """Wait for so long, however many slots become free meanwhile; unless it is told to stop."""
+        end = time.monotonic() + seconds
+        while not self._stopping and (left := end - time.monotonic()) > 0:
+            self._woken.clear()
+            await self._sleep.pause(left)
 
     async def _round(self) -> bool:
         """Look into every queue once; whether anything was found."""
@@ -161,7 +171,7 @@ class Claimer:
         self._full = False
         for queue in queues:
             found |= await self._in_slots(queue)
-        self._runner.reserve(1 if self._full and self._long_waiting(_ALL_LANES) else 0)
+        self._runner.reserve(1 if self._full and (self._long_waiting(_ALL_LANES) or self._long_full()) else 0)
         if found and time.monotonic() < self._all_lanes_at:
             return True
         self._all_lanes_at = time.monotonic() + _ALL_LANES
@@ -169,6 +179,12 @@ class Claimer:
         for queue in queues:
             found |= await self._in_children(queue)
         return found
+
+    def _long_full(self) -> bool:
+        """Whether there has been no room to claim anything for a slot, for some time."""
+        now = time.monotonic()
+        self._full_since = self._full_since or now
+        return now - self._full_since > _SOMETIMES
 
     def _let_go(self) -> None:
         """Give back what was claimed ahead and did not get its turn in time: it may be another worker's."""
@@ -187,6 +203,7 @@ class Claimer:
         lanes: list[Kind | None] = [None, *self.lanes.batches]
         for kind in random.sample(lanes, len(lanes)):
             if (limit := self._room(kind)) > 0:
+                self._full_since = None
                 found |= await self._claim(queue, *self._lane(kind), limit)
             else:
                 self._full = True
@@ -227,9 +244,15 @@ class Claimer:
         if not known:
             return False
         lane = self.lows.lane(queue, name)
-        op = Claim(queue, known, limit, uuid.uuid4(), self._worker, lane.lows, ahead)
-        jobs = await self._taken(op, ahead=ahead)
-        lane.claimed(jobs)
+        begin = lane.begin(ahead=ahead)
+        op = Claim(queue, known, limit, uuid.uuid4(), self._worker, begin, ahead)
+        try:
+            jobs = await self._taken(op, ahead=ahead)
+        except StoreBusy as error:
+            if ran_out_of_time(error):
+                lane.pass_over(await self._store.arun(Now()))
+            raise
+        lane.claimed(jobs, begin, limit, ahead=ahead)
         return bool(jobs)
 
     async def _suspects(self, queue: str, limit: int) -> bool:

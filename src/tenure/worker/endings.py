@@ -7,6 +7,7 @@ import logging
 import random
 from collections import Counter
 from typing import cast
+from uuid import UUID
 
 from tenure.policy import Verdict
 from tenure.store.protocol import Complete, Completion
@@ -47,13 +48,27 @@ class Endings:
             self._counts["done"] += len(batch.jobs)
             self._settler.put_all(Complete, [(held, Completion(held.job.id, held.token, None)) for held in batch.jobs])
             return
-        each = [ends] * len(batch.jobs) if isinstance(ends, Outcome) else ends
-        for held, outcome in zip(batch.jobs, each, strict=True):
-            self._settle(held, outcome)
+        if not isinstance(ends, Outcome) or len(batch.jobs) == 1:
+            for held, outcome in zip(batch.jobs, [ends] if isinstance(ends, Outcome) else ends, strict=True):
+                self._settle(held, outcome)
+            return
+        failed: dict[str, list[UUID]] = {}
+        for held in batch.jobs:
+            outcome = _judged(held, ends)
+            if outcome.failure is not None:
+                failed.setdefault(outcome.failure["type"], []).append(held.job.id)
+            self._end(held, outcome)
+        for what, ids in failed.items():  # one line for a call, however many jobs it had
+            log.warning(
+                "%d jobs of kind %s failed in one call: %s; see: tenure jobs show %s",
+                len(ids),
+                batch.kind.name,
+                what,
+                ids[0],
+            )
 
     def _settle(self, held: Held, outcome: Outcome) -> None:
         outcome = _judged(held, outcome)
-        self._counts[outcome.end] += 1
         if outcome.failure is not None:
             job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
             log.warning(
@@ -65,6 +80,10 @@ class Endings:
                 what,
                 job.id,
             )
+        self._end(held, outcome)
+
+    def _end(self, held: Held, outcome: Outcome) -> None:
+        self._counts[outcome.end] += 1
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
         if asked is not None:
             self._settler.put(held, asked)

@@ -18,7 +18,7 @@ import psycopg
 
 from tenure.errors import TenureError
 from tenure.faultpoints import point
-from tenure.store.connections import cut
+from tenure.store.connections import in_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Extend, Extension
 from tenure.store.protocol import Held as Lease
@@ -97,14 +97,8 @@ class Heartbeat(threading.Thread):
 
     def _answered(self, op: Extend, within: float) -> dict[UUID, Extension]:
         """Ask, and cut a connection that does not answer in time: the next beat gets a new one."""
-        with self._store.connection() as conn:
-            timer = threading.Timer(within, cut, [conn])
-            timer.daemon = True
-            timer.start()
-            try:
-                return self._store.run(op, conn)
-            finally:
-                timer.cancel()
+        with self._store.connection(within) as conn, in_time(conn, within):
+            return self._store.run(op, conn)
 
     def _take(self, held: Held, answer: Extension, sent: float) -> None:
         if answer in ("extended", "cancel"):

@@ -14,11 +14,12 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from tenure.errors import TenureError
+from tenure.errors import StoreBusy, TenureError
 from tenure.faultpoints import point
+from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Expire, NextExpiry, Now, Prune, Sweep, Swept, Upkeep
-from tenure.worker.lows import Pace
+from tenure.worker.lows import RARELY, Pace
 
 log = logging.getLogger("tenure.worker")
 
@@ -59,7 +60,8 @@ class Housekeeping:
         self._shortest_lease = shortest_lease
         self._on_swept = on_swept
         self._present = present
-        self._pace: defaultdict[str, Pace] = defaultdict(Pace)  # of sweeps that look at everything, by queue
+        # Of sweeps that look at everything, by queue: they find leases whose claim took longer to commit than they last.
+        self._pace: defaultdict[str, Pace] = defaultdict(lambda: Pace(share=RARELY))
         self._swept: dict[str, datetime] = {}  # nothing that ended before is left, unless it came to light late
 
     def tasks(self, queues: list[str]) -> list[asyncio.Task[None]]:
@@ -78,8 +80,15 @@ class Housekeeping:
         now = await self._store.arun(Now())
         everything = self._pace[queue].due(_EVERYTHING)
         low = None if everything else self._swept.get(queue)
-        swept = await self._store.arun(Sweep(queue, _LIMIT, low))
-        expired = await self._store.arun(Expire(queue, _LIMIT, low))
+        try:
+            swept = await self._store.arun(Sweep(queue, _LIMIT, low))
+            expired = await self._store.arun(Expire(queue, _LIMIT, low))
+        except StoreBusy as error:
+            if everything and ran_out_of_time(error):
+                # So much is dead that it cannot be read in time: what ends from now on is swept meanwhile.
+                self._swept.setdefault(queue, now)
+                self._pace[queue].took(time.monotonic() - began)
+            raise
         if everything:
             self._pace[queue].took(time.monotonic() - began)
         self._counts["swept"] += len(swept)
@@ -89,7 +98,7 @@ class Housekeeping:
             self._on_swept(queue, swept)
         if len(swept) == _LIMIT or len(expired) == _LIMIT:
             return 0.0
-        until = await self._store.arun(NextExpiry(queue, low))
+        until = await self._store.arun(NextExpiry(queue, self._swept.get(queue)))
         if until is None or until >= 0:
             self._swept[queue] = now
         if until is not None and until < 0 and not swept:

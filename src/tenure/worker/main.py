@@ -11,6 +11,7 @@ import sys
 
 from tenure.errors import ConfigError
 from tenure.loading import load
+from tenure.worker.logs import begin_log
 from tenure.worker.options import Exit, Options
 from tenure.worker.supervisor import supervise
 from tenure.worker.worker import Worker
@@ -30,7 +31,7 @@ def main(target: str, options: Options) -> int:
     _check(options)
     if options.processes > 1 or options.reload:
         return supervise(target, options)
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    begin_log()
     return run_here(target, options)
 
 

@@ -21,7 +21,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from tenure.errors import TenureError
-from tenure.store.connections import cut
+from tenure.store.connections import ain_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.statements import statement
 
@@ -132,16 +132,15 @@ class OnCall:
         self._watch_no_more()
         if self._conn is not None and self._conn.closed:
             await self._give_back()
+        new = self._conn is None
         conn = self._conn or await self._borrowed()
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(_PATIENCE, cut, conn)
-        try:
+        with ain_time(conn, _PATIENCE):
+            if new:
+                await conn.execute(_NOTICED)
             yield conn
-        finally:
-            timer.cancel()
         self._read(conn)  # what came with the answers is not in the socket any more
         self._watched = conn.fileno()
-        loop.add_reader(self._watched, self._readable, conn)
+        asyncio.get_running_loop().add_reader(self._watched, self._readable, conn)
 
     def _watch_no_more(self) -> None:
         if self._watched is not None:
@@ -149,10 +148,9 @@ class OnCall:
             self._watched = None
 
     async def _borrowed(self) -> AsyncConnection:
-        conn = await self._lent.enter_async_context(self._store.aconnection())
+        conn = await self._lent.enter_async_context(self._store.aconnection(_PATIENCE))
         self._conn = conn
         conn.add_notify_handler(self._notified)
-        await conn.execute(_NOTICED)
         return conn
 
     def _readable(self, conn: AsyncConnection) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 POLL = 0.2
@@ -54,7 +54,7 @@ class Options:
     reload: bool = False
     children: int | None = None
     prefetch: int | None = None
-    dsn: str | None = None
+    dsn: str | None = field(default=None, repr=False)
     schema: str | None = None
     hint: bool = True
 

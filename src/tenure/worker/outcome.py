@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 from tenure import jsontext
+from tenure.inert import quiet
 from tenure.job import DeadReason, Job
 from tenure.policy import Policy, Verdict, delay, throttle_delay
 from tenure.store import protocol as ask
@@ -47,6 +48,9 @@ class Outcome(NamedTuple):
     verdict: Verdict | None = None
     failure: dict[str, Any] | None = None
     own: bool = True
+
+    def __repr__(self) -> str:
+        return quiet(self)
 
 
 DONE = Outcome("done")

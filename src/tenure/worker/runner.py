@@ -159,7 +159,14 @@ class Runner:
         return slots <= self.slots if self.first else bool(self.waiting) and slots + self._reserved <= self.slots
 
     async def _slot(self) -> None:
-        task = cast(asyncio.Task[None], asyncio.current_task())
+        try:
+            await self._one_after_another(cast(asyncio.Task[None], asyncio.current_task()))
+        finally:  # also if a cancellation of somebody's own has come too late for its job
+            self._slots -= 1
+            self._open_next()
+            self._on_room()
+
+    async def _one_after_another(self, task: asyncio.Task[None]) -> None:
         turn = time.monotonic() + _TURN
         while (work := self._next()) is not None:
             work.task = task
@@ -179,9 +186,6 @@ class Runner:
                 self._on_room()
                 await asyncio.sleep(0)
                 turn = time.monotonic() + _TURN
-        self._slots -= 1
-        self._open_next()
-        self._on_room()
 
     def _attempt(self, work: Work) -> Coroutine[Any, Any, Ends]:
         if isinstance(work, Batch):
@@ -277,11 +281,11 @@ class Runner:
         for held in list(self.waiting):
             self.stop(held, "shutdown")
 
-    def release_unstarted(self) -> None:
-        """Give back all that was claimed and not started."""
-        self.release_waiting()
-        for held in [*self.gathering.jobs(), *jobs_of(self.first)]:
-            self.stop(held, "shutdown")
+    def release_unstarted(self, queue: str | None = None) -> None:
+        """Give back all that was claimed and not started, of one queue or of all."""
+        for held in [*self.waiting, *self.gathering.jobs(), *jobs_of(self.first)]:
+            if queue in (None, held.job.queue):
+                self.stop(held, "shutdown")
 
     def stop_all(self) -> None:
         """Stop everything that runs."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from tenure.errors import ConfigError
+from tenure.worker.logs import begin_log
 from tenure.worker.options import Exit, Options
 
 log = logging.getLogger("tenure.supervisor")
@@ -212,7 +213,7 @@ def _refusal(place: _Place) -> ConfigError | None:
 
 def supervise(target: str, options: Options) -> int:
     """Run ``options.processes`` workers; with ``reload`` start them over when a source file changes."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.INFO)
+    begin_log()
     supervisor = Supervisor(target, options)
     if options.reload:
         _watch_sources(supervisor)

@@ -20,6 +20,7 @@ from tenure.app import Tenure
 from tenure.effects import Effects
 from tenure.errors import ConfigError, TenureError
 from tenure.faultpoints import point
+from tenure.job import Job
 from tenure.kind import Kind
 from tenure.store import protocol as ask
 from tenure.worker.attempt import Attempts
@@ -33,6 +34,7 @@ from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import LOCK_PATIENCE, Exit, Options
+from tenure.worker.presence import Presence
 from tenure.worker.runner import Runner
 from tenure.worker.settler import Settler
 from tenure.worker.watch import Watch
@@ -72,15 +74,18 @@ class Worker:
         self._asked: float | None = None
         self._stuck: set[Work] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._operator: dict[tuple[str, int], dict[str, Any]] = {}
 
     # ------------------------------------------------------------------------------------------------- lifecycle
 
     async def run(self) -> Exit:
-        """Work until told to stop, or, with ``burst``, until nothing is left to do."""
+        """Work until told to stop, or, with ``burst``, until nothing is left to do.
+
+        Raises:
+            SchemaMismatch: the schema was migrated to what this code cannot work with; what ran has come to its end.
+        """
         self._loop = asyncio.get_running_loop()
         await self._app.ready()
-        self._store = self._app.new_store(size=3, patience=LOCK_PATIENCE)
+        self._store = self._app.new_store(size=3, patience=LOCK_PATIENCE, guards=True)
         self._threads = ThreadPoolExecutor(self._options.concurrency, "tenure-handler")
         self._effects = Effects(self._store, self._threads, prepare=self._app.pooler is None)
         self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
@@ -106,6 +111,8 @@ class Worker:
             prefetch=self._options.prefetch,
             hint=self._options.hint,
         )
+        sign = ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency)
+        self._presence = Presence(self._store, sign, self._runner.release_unstarted)
         self._watch = Watch(self._leases, self._runner)
         self._heartbeat = Heartbeat(
             self._leases, self._app.new_store(size=1, patience=LOCK_PATIENCE), self._watch.told, self._watch.look
@@ -125,6 +132,8 @@ class Worker:
             await self._work()
         finally:
             code = await self._wind_up()
+        if self._presence.unfit is not None and code in (Exit.OK, Exit.FORCED):
+            raise self._presence.unfit
         return code
 
     def stop(self) -> None:
@@ -178,7 +187,7 @@ class Worker:
             await self._goodbye()
             # Last, so that no successor starts beside a thread that does not end before the process does.
             await asyncio.to_thread(self._heartbeat.stop)
-        log.info("worker %s has stopped: %s", self.name, dict(self.counts))
+        log.info("worker %s has stopped: %s", self.name, _told(self.counts))
         if self._stuck:
             return Exit.STUCK
         if left:
@@ -216,17 +225,17 @@ class Worker:
     # -------------------------------------------------------------------------------------------- what happens
 
     async def _present(self) -> None:
-        await self._store.arun(ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency))
-        rows = await self._store.arun(ask.ListKinds())
-        self._operator = {(row.name, row.version): row.operator for row in rows}
+        await self._presence.show()
         self._claimer.lanes = self._lanes()
+        if self._presence.unfit is not None:
+            self._stopping.set()
 
     def _lanes(self) -> Lanes:
         here: list[ask.Known] = []
         child: list[ask.Known] = []
         batches: dict[Kind, list[ask.Known]] = {}
         for kind in self._app.kinds.values():
-            operator = self._operator.get((kind.name, kind.version), {})
+            operator = self._presence.operator.get((kind.name, kind.version), {})
             known = kind.known(float(operator.get("lease", kind.policy.lease)))
             if kind.items is not None:
                 batches[kind] = known
@@ -247,10 +256,16 @@ class Worker:
         self._dead_letters.tell(queue, [one.id for one in swept if one.state == "dead"])
 
     def _on_settled(self, op: type[ask.Op[Any]], answers: list[tuple[Held, str]]) -> None:
+        buried: dict[object, list[Job]] = {}
         for held, answer in answers if op is ask.Bury else ():
             if answer == "settled":
-                log.warning("job %s of kind %s is a dead letter", held.job.id, held.job.kind)
+                buried.setdefault(held.batch or held, []).append(held.job)
                 self._dead_letters.tell(held.job.queue, [held.job.id])
+        for jobs in buried.values():  # one line for those of a call
+            more = (
+                f" and {len(jobs) - 1} others of its batch are dead letters" if len(jobs) > 1 else " is a dead letter"
+            )
+            log.warning("job %s of kind %s%s", jobs[0].id, jobs[0].kind, more)
         if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
             self._claimer.wake()
 
@@ -259,6 +274,11 @@ class Worker:
             self._store, self._queues, lambda: self._claimer.lanes.all, self._leases
         )
         self.stop()
+
+
+def _told(counts: Counter[str]) -> str:
+    """``12 claimed, 12 settled``."""
+    return ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "nothing done"
 
 
 def _say_who_is_passed_by(app: Tenure) -> None:

@@ -15,7 +15,7 @@ asked as materialized (
                 when i.wants_result and i.key is null and not ({keeps}) then 'no_result'
            end as refused,
            case when i.key is not null then
-               sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8'))
+               sha256(pg_catalog.convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8'))
            end as fingerprint
     from unnest(
         %(id)s::uuid[], %(payload)s::text[], %(priority)s::smallint[], %(delay)s::float8[], %(at)s::timestamptz[],
@@ -47,7 +47,8 @@ lapsed as (
     returning k.queue, k.queue || '/' || k.kind || '/' || k.key as dedup_key
 ),
 forgotten as (
-    delete from tenure.dedup d using lapsed l where d.queue = l.queue and d.dedup_key = l.dedup_key
+    delete from tenure.dedup d using lapsed l
+    where d.queue = any(array[l.queue]) and d.dedup_key = any(array[l.dedup_key])
 ),
 won as (
     insert into tenure.keys (queue, key, kind, fingerprint, job_id, ttl)
@@ -85,7 +86,7 @@ left join won w on w.key = a.key
 left join accepted c on c.id = a.id and a.key is null  -- simply new
 cross join policy p
 left join lateral (
-    select * from tenure.keys k
+    select k.job_id, k.fingerprint, k.state, k.result from tenure.keys k
     where k.queue = %(queue)s and k.key = a.key and w.key is null and (k.expires_at is null or k.expires_at > p.now)
     limit 1
 ) k on true

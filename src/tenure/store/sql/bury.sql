@@ -9,7 +9,7 @@ given as materialized (
 {mine},
 given_up as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
     returning j.*, m.settled_by, m.reason, {failed} as told
 ),
 {dead},

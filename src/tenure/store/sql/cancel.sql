@@ -15,7 +15,7 @@ locked as materialized (
 marked as (
     update tenure.jobs j set cancel = (j.state = 'running')
     from locked l
-    where j.queue = %(queue)s and j.id = l.id and l.state = 'running'
+    where j.queue is not distinct from %(queue)s and j.id between l.id and l.id and l.state = 'running'
     returning j.id
 ),
 mine as (

@@ -6,8 +6,8 @@ with
 {completed}
 select (case
     when pg_current_xact_id()::text <> %(xid)s then 'tenure: another transaction'
-    when count(*) < cardinality(%(id)s::uuid[]) then 'tenure: lost' || (
-        select string_agg(' ' || g.id, '') from given g where not exists (select from mine m where m.id = g.id)
+    when count(*) < pg_catalog.cardinality(%(id)s::uuid[]) then 'tenure: lost' || (
+        select string_agg(' ' || g.id::text, '') from given g where not exists (select from mine m where m.id = g.id)
     )
     else '1'
 end)::int as settled

@@ -11,7 +11,7 @@ locked as materialized (
 ),
 gone as (
     delete from tenure.dead d using locked l
-    where d.queue = %(queue)s and d.id = l.id
+    where d.queue is not distinct from %(queue)s and d.id between l.id and l.id
     returning d.*
 ),
 kept as (
@@ -23,6 +23,6 @@ keys as (
     update tenure.keys k
     set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
     from gone j
-    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+    where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 )
 select id from gone

@@ -13,7 +13,7 @@ late as materialized (
 ),
 expired as (
     delete from tenure.jobs j using late l
-    where j.queue = %(queue)s and j.id = l.id
+    where j.queue is not distinct from %(queue)s and j.id between l.id and l.id
     returning j.*
 ),
 kept as (
@@ -25,6 +25,6 @@ keys as (
     update tenure.keys k
     set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
     from expired j
-    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+    where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 )
 select id from expired

@@ -23,7 +23,7 @@ extended as (
     update tenure.jobs j
     set lease_until = clock_timestamp() + make_interval(secs => m.lease)
     from mine m
-    where j.queue = %(queue)s and j.id = m.id
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id
     returning j.id, m.cancel
 )
 select g.id,
@@ -32,7 +32,8 @@ select g.id,
            when e.id is not null then 'extended'
            when l.id is null and exists (
                select from tenure.jobs j
-               where j.queue = %(queue)s and j.id = g.id and j.token = g.token and j.lease_until > clock_timestamp()
+               where j.queue is not distinct from %(queue)s and j.id between g.id and g.id
+                 and j.token = g.token and j.lease_until > clock_timestamp()
            ) then 'locked'
            else 'lost'
        end as answer

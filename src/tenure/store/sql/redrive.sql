@@ -19,7 +19,7 @@ locked as materialized (
 ),
 risen as (
     delete from tenure.dead d using locked l
-    where d.queue = %(queue)s and d.id = l.id
+    where d.queue is not distinct from %(queue)s and d.id between l.id and l.id
     returning d.*
 ),
 revived as (
@@ -29,7 +29,7 @@ revived as (
     overriding system value
     select r.queue, r.id, r.seq, coalesce(g.kind, r.kind), coalesce(g.version, r.version), r.priority, r.max_attempts,
            r.claims, r.releases, r.redrives + 1, r.reason = 'poison',
-           clock_timestamp() + make_interval(secs => g.delay), r.accepted_at, null,
+           clock_timestamp() + make_interval(secs => greatest(g.delay, 0)), r.accepted_at, null,
            r.key, r.key_queue, coalesce(r.key_kind, case when g.kind <> r.kind then r.kind end),
            coalesce(g.payload::jsonb, r.payload), r.headers, r.history,
            case when not g.may_duplicate then coalesce(r.first_claimed_at, r.claimed_at) end
@@ -41,7 +41,7 @@ keys as (
     update tenure.keys k
     set state = null, token = null
     from risen r
-    where r.key is not null and k.queue = coalesce(r.key_queue, r.queue) and k.key = r.key
+    where r.key is not null and k.queue = any(array[coalesce(r.key_queue, r.queue)]) and k.key = any(array[r.key])
 )
 select id
 from revived

@@ -10,7 +10,7 @@ back as (
     update tenure.jobs j
     set {pending}, available_at = clock_timestamp(), attempts = j.attempts - 1, releases = j.releases + 1
     from mine m
-    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
     returning j.id
 ),
 {asked}

@@ -6,7 +6,7 @@
 with
 given as materialized (
     select distinct on (i.id) i.*, i.payload_text::jsonb as payload,
-           sha256(convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8')) as fingerprint
+           sha256(pg_catalog.convert_to(%(fingerprint_kind)s || e'\n' || i.payload_text::jsonb::text, 'UTF8')) as fingerprint
     from unnest(
         %(id)s::uuid[], %(payload)s::text[], %(delay)s::float8[], %(at)s::timestamptz[], %(expires_in)s::float8[],
         %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[]
@@ -21,17 +21,17 @@ locked as materialized (
     for update
 ),
 mine as materialized (
-    select g.*, clock_timestamp() as now
+    select g.*, %(queue)s::text as queue, clock_timestamp() as now
     from given g
     join locked l on l.id = g.id and l.key = g.key
     where l.state = 'pending' and l.claims = 0
       and (l.kind in (%(kind)s, %(fingerprint_kind)s)
-           or l.kind = any(array(select unnest(k.aliases) from tenure.kinds k where k.name = %(kind)s)))
+           or l.kind = any(array(select pg_catalog.unnest(k.aliases) from tenure.kinds k where k.name = %(kind)s)))
 ),
 keys as (
     update tenure.keys k set fingerprint = m.fingerprint
     from mine m
-    where k.queue = %(queue)s and k.key = m.key and k.job_id = m.id
+    where k.queue = any(array[m.queue]) and k.key = any(array[m.key]) and k.job_id = m.id
     returning m.*
 ),
 changed as (
@@ -40,7 +40,7 @@ changed as (
         available_at = greatest(m.now, coalesce(m.at, m.now + make_interval(secs => m.delay))),
         expires_at = coalesce(m.expires_at, m.now + make_interval(secs => m.expires_in))
     from keys m
-    where j.queue = %(queue)s and j.id = m.id
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id
     returning j.id, m.at is null and coalesce(m.delay, 0) <= 0 or m.at <= m.now as due
 )
 select id

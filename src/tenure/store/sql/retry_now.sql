@@ -9,7 +9,8 @@ with locked as materialized (
 now_due as (
     update tenure.jobs j set available_at = clock_timestamp()
     from locked l
-    where j.queue = %(queue)s and j.id = l.id and l.state = 'pending' and j.available_at > clock_timestamp()
+    where j.queue is not distinct from %(queue)s and j.id between l.id and l.id
+      and l.state = 'pending' and j.available_at > clock_timestamp()
     returning j.id
 )
 select id

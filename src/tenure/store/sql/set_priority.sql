@@ -7,5 +7,5 @@ with locked as materialized (
 )
 update tenure.jobs j set priority = %(priority)s
 from locked l
-where j.queue = %(queue)s and j.id = l.id and l.state = 'pending'
+where j.queue is not distinct from %(queue)s and j.id between l.id and l.id and l.state = 'pending'
 returning j.id

@@ -15,13 +15,13 @@ live as (
     group by j.queue
 ),
 dead as (
-    select d.queue, jsonb_object_agg(d.reason, d.n) as by_reason
+    select d.queue, pg_catalog.jsonb_object_agg(d.reason, d.n) as by_reason
     from (select queue, reason, count(*) as n from tenure.dead group by queue, reason) d
     group by d.queue
 ),
 present as (
     select q.name, count(*) as n
-    from tenure.workers w, unnest(w.queues) q(name)
+    from tenure.workers w, pg_catalog.unnest(w.queues) q(name)
     where w.seen_at > now() - interval '1 minute'
     group by q.name
 ),

@@ -7,7 +7,7 @@
 with
 mine as materialized (
     select j.id, j.cancel, null::uuid as settled_by, j.attempts < j.max_attempts as again,
-           jsonb_build_object('class', 'expired', 'type', 'LeaseExpired', 'message', 'the lease expired',
+           pg_catalog.jsonb_build_object('class', 'expired', 'type', 'LeaseExpired', 'message', 'the lease expired',
                               'worker', (select w.name from tenure.workers w where w.id = j.worker))::text as failure
     from tenure.jobs j
     where j.queue = %(queue)s and j.state = 'running' and j.lease_until <= statement_timestamp()
@@ -20,12 +20,12 @@ back as (
     update tenure.jobs j
     set {pending}, available_at = clock_timestamp(), suspect = true, expiries = j.expiries + 1, history = {failed}
     from mine m
-    where j.queue = %(queue)s and j.id = m.id and not m.cancel and m.again
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel and m.again
     returning j.id, j.kind
 ),
 given_up as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = m.id and not m.cancel and not m.again
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel and not m.again
     returning j.*, m.settled_by, 'exhausted' as reason, {failed} as told
 ),
 {dead},

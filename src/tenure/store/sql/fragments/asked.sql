@@ -2,7 +2,7 @@
 -- their keys begins. "settled_by" is the token of the settlement, null where nobody settled.
 asked as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = m.id and m.cancel
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and m.cancel
     returning j.*, m.settled_by, case when m.failure is null then j.history else {failed} end as told
 ),
 asked_kept as (
@@ -14,5 +14,5 @@ asked_keys as (
     update tenure.keys k
     set state = 'cancelled', token = j.settled_by, expires_at = clock_timestamp() + k.ttl
     from asked j
-    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+    where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 )

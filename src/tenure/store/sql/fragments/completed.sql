@@ -4,7 +4,7 @@ given as materialized (
 {mine},
 done as (
     delete from tenure.jobs j using mine m
-    where j.queue = %(queue)s and j.id = m.id
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id
     returning j.*, m.result::jsonb as result
 ),
 kept as (
@@ -16,5 +16,5 @@ keys as (
     update tenure.keys k
     set state = 'done', result = j.result, token = j.token, expires_at = clock_timestamp() + k.ttl
     from done j
-    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+    where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 )

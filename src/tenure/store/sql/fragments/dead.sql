@@ -7,5 +7,5 @@ buried_keys as (
     update tenure.keys k
     set state = 'dead', token = j.settled_by
     from given_up j
-    where j.key is not null and k.queue = coalesce(j.key_queue, j.queue) and k.key = j.key
+    where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 )

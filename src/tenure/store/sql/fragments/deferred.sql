@@ -7,11 +7,11 @@ given as materialized (
 {mine},
 back as (
     update tenure.jobs j
-    set {pending}, available_at = clock_timestamp() + make_interval(secs => m.delay),
+    set {pending}, available_at = clock_timestamp() + make_interval(secs => greatest(m.delay, 0)),
         attempts = j.attempts - 1, deferrals = j.deferrals + 1, suspect = false, expiries = 0, deaths = 0,
         history = case when m.failure is null then j.history else {failed} end
     from mine m
-    where j.queue = %(queue)s and j.id = m.id and not m.cancel
+    where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
     returning j.id
 ),
 {asked}

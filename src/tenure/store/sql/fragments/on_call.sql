@@ -1,1 +1,1 @@
-hashtextextended('tenure.' || q.name, 0)
+pg_catalog.hashtextextended('tenure.' || q.name, 0::bigint)

@@ -29,7 +29,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.support.wire import COMMIT, Cut, Matcher, Wire
+from tenure.chaos.wire import COMMIT, Cut, Matcher, Wire
 
 __all__ = ["COMMIT", "Connection", "Cut", "Proxy"]
 
@@ -88,6 +88,14 @@ class Proxy:
         through = {"host": "127.0.0.1", "hostaddr": None, "port": self.port}
         plain = {"sslmode": "disable", "gssencmode": "disable"}
         return make_conninfo(**{**self._params, **through, **plain, **overrides})
+
+    def lead_to(self, target: str) -> None:
+        """Lead to another server from now on, as an address does that moves in a fail-over; open connections are closed.
+
+        Args:
+            target: its DSN, as at the beginning.
+        """
+        self._on_loop(self._lead_to(target))
 
     # -- modes --------------------------------------------------------------------------------------------------------
 
@@ -162,6 +170,10 @@ class Proxy:
             self._listen()
         for connection in list(self._connections.values()):
             await connection.obey(mode)
+
+    async def _lead_to(self, target: str) -> None:
+        self._params = conninfo_to_dict(target)
+        await self._drop()
 
     async def _arm(self, cut: Cut) -> Cut:
         self._cuts.append(cut)
@@ -350,7 +362,7 @@ class Connection:
 
     def _linger_not(self) -> None:
         for end in (self._client, self._server):
-            if end is not None and end.family != socket.AF_UNIX:
+            if end is not None and end.fileno() != -1 and end.family != socket.AF_UNIX:  # not closed meanwhile
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 

@@ -1,0 +1,159 @@
+"""A producer: a process that enqueues until it is told to stop, and keeps a ledger of what it was promised.
+
+    python -m tenure.chaos.producer SUPERVISOR_PID     its options on standard input
+
+``attempt`` is written before a call, ``accepted`` after its answer. A call that failed is ``refused`` or ``unknown``; with
+a key it is made again until it is answered, as a producer should. A producer that is killed leaves attempts without an
+answer: those jobs may be there or not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import psycopg
+
+from tenure.chaos import plants
+from tenure.chaos.apps import app, ledger
+from tenure.errors import OUTAGE, OutcomeUnknown
+from tenure.kind import Kind
+from tenure.store.connections import connect
+
+_SHORT = {"quick": 30, "threaded": 14, "flaky": 10, "post": 22, "grouped": 14, "elsewhere": 7, "hopeless": 3}
+_LONG = {"slow": 12, "failing": 6, "snoozing": 6}  # one by one: some are under way at any time, on each worker
+_MANY = 20  # jobs of one call
+_PAUSE = 0.05  # seconds before a call is made again
+_LOOK = 0.5  # seconds between two looks at whoever gave the orders
+_OUTAGES = (*OUTAGE, OutcomeUnknown, psycopg.Error)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a producer is told.
+
+    Args:
+        name: begins the names of its jobs.
+        dsn, schema: where they go.
+        rate: jobs a second.
+        seed: decides which.
+    """
+
+    name: str
+    dsn: str = field(repr=False)
+    schema: str
+    rate: float
+    seed: int
+
+
+class Producer:
+    """Enqueues single jobs, many at once, and some within a transaction of its own."""
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._chance = random.Random(orders.seed)  # noqa: S311 - to be repeated, not to be secret
+        self._made = 0
+        self.stopped = threading.Event()
+        app.point_at(orders.dsn, orders.schema)
+
+    def run(self) -> None:
+        """Enqueue at the given rate until stopped; after an outage it catches up."""
+        started = time.monotonic()
+        ways = (self._one, self._one, self._one, self._many, self._in_a_transaction)
+        while not self.stopped.is_set():
+            self._chance.choice(ways)()
+            self.stopped.wait(max(0.0, started + self._made / self._orders.rate - time.monotonic()))
+
+    def _one(self) -> None:
+        ref, kind = self._next()
+        keyed = self._chance.random() < 0.6
+        again = keyed and self._chance.random() < 0.2
+
+        def call() -> None:
+            _accepted(ref, kind.enqueue_sync(ref=ref, key=ref if keyed else None).id)
+            if again:
+                _accepted(ref, kind.enqueue_sync(ref=ref, key=ref).id)  # the same request: the same job
+
+        self._answered([ref], call, keyed=keyed)
+
+    def _many(self) -> None:
+        kind = self._kind(_SHORT)
+        refs = [self._ref() for _ in range(_MANY)]
+
+        def call() -> None:
+            requests = [kind.request(ref=ref, key=ref) for ref in refs]
+            for ref, ticket in zip(refs, kind.enqueue_many_sync(requests), strict=True):
+                _accepted(ref, ticket.id)
+
+        self._answered(refs, call, keyed=True)
+
+    def _in_a_transaction(self) -> None:
+        ref, kind = self._next()
+
+        def call() -> None:
+            with connect(self._orders.dsn) as conn:
+                with conn.transaction():
+                    ticket = kind.enqueue_sync(ref=ref, key=ref, conn=conn)
+                    if plants.planted() == "ack-before-commit":
+                        _accepted(ref, ticket.id)
+                        time.sleep(plants.WINDOW)
+                _accepted(ref, ticket.id)
+
+        self._answered([ref], call, keyed=True)
+
+    def _answered(self, refs: list[str], call: Callable[[], None], *, keyed: bool) -> None:
+        """Make a call until it is answered, if it can be made again."""
+        for ref in refs:
+            ledger().note("attempt", ref=ref, keyed=keyed)
+        while True:
+            try:
+                return call()
+            except _OUTAGES as error:
+                ledger().note("unanswered", refs=refs, error=type(error).__name__)
+            if not keyed or self.stopped.wait(_PAUSE) or plants.planted() == "ack-before-commit":
+                return None
+
+    def _next(self) -> tuple[str, Kind]:
+        return self._ref(), self._kind({**_SHORT, **_LONG})
+
+    def _ref(self) -> str:
+        self._made += 1
+        return f"{self._orders.name}-{self._made}"
+
+    def _kind(self, weights: dict[str, int]) -> Kind:
+        [name] = self._chance.choices(list(weights), list(weights.values()))
+        return app.kinds[name]
+
+
+def _accepted(ref: str, id: UUID) -> None:
+    ledger().note("accepted", ref=ref, id=str(id))
+
+
+def _follow(supervisor: int, stopped: threading.Event) -> None:
+    while os.getppid() == supervisor and not stopped.wait(_LOOK):
+        pass
+    stopped.set()
+
+
+def main() -> None:
+    """Produce as the orders on standard input say, until SIGTERM or the end of whoever gave them."""
+    producer = Producer(Orders(**json.load(sys.stdin)))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: producer.stopped.set())
+    threading.Thread(target=_follow, args=(int(sys.argv[1]), producer.stopped), daemon=True).start()
+    try:
+        producer.run()
+    finally:
+        app.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What is known of a run: what processes have told their ledgers, and what the database holds in the end. Values alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """One run of a job, as its handler told it.
+
+    Args:
+        id, ref: of the job.
+        claim: which it was.
+        pids: of the process, and of its parent: a worker's child runs in its worker's name.
+        at: when it began, on the steady clock.
+        ended: when it came to its end, or failed; None if it never did.
+        failed: it raised, as it was to.
+        attempt: which it was.
+        stopped: when its worker stopped it.
+    """
+
+    id: str
+    ref: str
+    claim: int
+    pids: tuple[int, int]
+    at: float
+    ended: float | None = None
+    failed: bool = False
+    attempt: int = 1
+    stopped: float | None = None
+
+
+class Asked(NamedTuple):
+    """What a worker asked the queue to do with a job that it held.
+
+    Args:
+        claim, token: which lease it was under.
+        what: ``complete``, ``retry``, ``bury``, ``throttle``, ``snooze`` or ``release``.
+    """
+
+    id: str
+    claim: int
+    token: str
+    what: str
+
+
+class Past(NamedTuple):
+    """How a claim ended, as the job's history has it.
+
+    Args:
+        claim: which.
+        kind: of failure; ``expired`` is the sweep's.
+        said: the claim that the error's own message names, if it names one.
+        at: when, on the steady clock.
+    """
+
+    claim: int
+    kind: str
+    said: int | None
+    at: float
+
+
+class Row(NamedTuple):
+    """A job as the database has it in the end.
+
+    Args:
+        given_back: attempts that were returned: releases and deferrals.
+        redrives: how often it was put back after it was dead, with all attempts before it.
+        result: the claim that its result names.
+        token: of the settlement that ended it.
+        history: its last failures.
+    """
+
+    id: str
+    ref: str
+    kind: str
+    state: str
+    claims: int
+    attempts: int
+    max_attempts: int
+    given_back: int
+    redrives: int = 0
+    result: int | None = None
+    token: str | None = None
+    history: tuple[Past, ...] = ()
+
+
+class Effect(NamedTuple):
+    """A row that an effect has written."""
+
+    id: str
+    ref: str
+    claim: int
+
+
+class Struck(NamedTuple):
+    """A fault that happened.
+
+    Args:
+        pid: of the process it was done to; 0 where it was done to all, or to some and nobody knows to which.
+        at: when, on the steady clock.
+        seconds: how long it lasted.
+    """
+
+    kind: str
+    pid: int
+    at: float
+    seconds: float = 0.0
+
+
+@dataclass
+class Facts:
+    """All that is known.
+
+    Args:
+        attempted: names of the jobs that producers have tried to enqueue.
+        accepted: for each name that they were promised, the ids.
+        runs, asked, rows, effects, faults: what happened.
+    """
+
+    attempted: set[str] = field(default_factory=set)
+    accepted: dict[str, set[str]] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    faults: list[Struck] = field(default_factory=list)
+    asked: set[Asked] = field(default_factory=set)

@@ -1,0 +1,11 @@
+-- Only the owner can pass rights on: for anybody else the server may say so in a warning, and do nothing.
+do $body$
+begin
+    if not pg_has_role((select c.relowner from pg_class c where c.oid = 'tenure.jobs'::regclass), 'usage') then
+        raise insufficient_privilege using message = format('%s does not own the schema', quote_ident(current_user));
+    end if;
+end
+$body$;
+-- As the migration does: a dump that was restored without privileges has lost it.
+revoke all on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.pause_if_restored()
+    from public;

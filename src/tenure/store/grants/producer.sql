@@ -1,0 +1,13 @@
+-- producer: enqueues, by every path, and asks for the results of jobs that it names. It reads no payloads, headers or histories,
+-- and makes no job that is anything but pending. Keys are locked, and removed with their dedup rows where they are over; the
+-- columns of jobs that may be changed are those of a replacement (replace=True).
+grant usage on schema {schema} to {role};
+grant select on tenure.migrations, tenure.kinds to {role};
+grant select (name, retention) on tenure.queues to {role};
+grant select (queue, id, kind, state, key, claims),
+    insert (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, expires_at, key, payload, headers),
+    update (payload, version, headers, available_at, expires_at) on tenure.jobs to {role};
+grant select (queue, key, kind, fingerprint, job_id, state, result, expires_at),
+    insert (queue, key, kind, fingerprint, job_id, ttl), update (fingerprint), delete on tenure.keys to {role};
+grant select (queue, dedup_key), delete on tenure.dedup to {role};
+grant execute on function tenure.follow(uuid[]), tenure.enqueue, tenure.enqueue_many to {role};

@@ -1,0 +1,1 @@
+"""The stores compared, operation by operation, with a model that is a few dictionaries."""
