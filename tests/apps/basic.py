@@ -8,7 +8,7 @@ import os
 import time
 
 from tenure import Backoff, Job, Tenure
-from tests.apps.ledger import note, opened
+from tests.apps.ledger import gate, note, opened
 
 app = Tenure()
 
@@ -69,6 +69,14 @@ async def seize(job: Job, seconds: float) -> None:
     if job.claims == 1:
         ctypes.PyDLL(None).usleep(int(1_000_000 * seconds))
     note("ended", job)
+
+
+@app.job(lease="2s", backoff=QUICK)
+def thread_plug(job: Job, name: str) -> None:
+    """Takes a thread until its gate is open."""
+    note("started", job)
+    while not gate(name).exists():
+        time.sleep(0.01)
 
 
 @app.job(lease="2s", backoff=QUICK)

@@ -35,11 +35,16 @@ def test_while_the_event_loop_is_blocked(bench: Bench, name: str) -> None:
 
 def test_while_the_thread_pool_is_full_and_jobs_wait_in_the_buffer(bench: Bench) -> None:
     bench.use(basic.app)
-    running = basic.thread_nap.enqueue_many_sync([{"seconds": LONG}] * 2)
-    waiting = basic.thread_nap.enqueue_many_sync([{"seconds": 0.0}] * 3)
+    running = basic.thread_plug.enqueue_many_sync([{"name": "gate"}] * 2)
     bench.start(APP, concurrency=2, prefetch=3)
+    for ticket in running:
+        bench.ledger.wait("started", ticket.id)
+    waiting = basic.thread_nap.enqueue_many_sync([{"seconds": 0.0}] * 3)
     claimed(bench, 5)
     bench.start(APP)  # would take what is lost
+    kept = "state = 'running' and claims = 1 and lease_until > claimed_at + interval '5 s'"
+    until(lambda: bench.count("jobs", kept) == 5, "leases held for more than twice their length")
+    bench.gate().open()
 
     for ticket in [*running, *waiting]:
         done = bench.await_state(ticket.id)
