@@ -33,6 +33,9 @@ OLDEST_SERVER = 150000
 STATEMENT = 10.0
 """Longest a statement may take on a connection with limited patience, seconds."""
 
+AT_LENGTH = 900.0
+"""Longest it may take where it reads all that is dead, beside all else, seconds."""
+
 PLANS = 5.0
 """Longest a plan is used before it is made anew, seconds: it may be of a time when the queue was empty."""
 

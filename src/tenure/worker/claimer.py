@@ -29,6 +29,7 @@ from tenure.kind import Kind
 from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known, Now
+from tenure.worker.at_length import AtLength
 from tenure.worker.leases import Held, Leases
 from tenure.worker.lows import Lows
 from tenure.worker.options import LONGEST_PREFETCH
@@ -69,6 +70,7 @@ class Claimer:
         worker: who claims.
         prefetch: jobs claimed ahead; None adapts.
         counts: ``claimed``, ``stragglers``.
+        at_length: of ``lows``.
         hint: look behind what was claimed already, see ``lows``.
     """
 
@@ -83,6 +85,7 @@ class Claimer:
         queues: list[str],
         worker: UUID,
         prefetch: int | None,
+        at_length: AtLength,
         hint: bool = True,
     ) -> None:
         self._app = app
@@ -93,7 +96,7 @@ class Claimer:
         self._queues = queues
         self._worker = worker
         self._prefetch = prefetch
-        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, runner.release_unstarted, on=hint)
+        self.lows = Lows(store, self._lanes_claimed, counts, self.wake, runner.release_unstarted, at_length, on=hint)
         self._woken = asyncio.Event()
         self._sleep = Sleep(store, queues, self._woken, self.wake, listens=app.pooler is None)
         self._full = False  # nothing was claimed for want of a slot

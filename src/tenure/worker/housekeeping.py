@@ -13,12 +13,15 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
+from uuid import UUID
 
 from tenure.errors import StoreBusy, TenureError
 from tenure.faultpoints import point
 from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Expire, NextExpiry, Now, Prune, Sweep, Swept, Upkeep
+from tenure.worker.at_length import AtLength
 from tenure.worker.lows import RARELY, Pace
 
 log = logging.getLogger("tenure.worker")
@@ -44,6 +47,7 @@ class Housekeeping:
         shortest_lease: of a queue's kinds, seconds.
         on_swept: called with what came back or was given up.
         present: says that this worker is here, and learns what operators set.
+        at_length: sweeps there, when everything is too much to be read in a statement's time.
     """
 
     def __init__(
@@ -54,12 +58,14 @@ class Housekeeping:
         shortest_lease: Callable[[], float],
         on_swept: Callable[[str, list[Swept]], None],
         present: Callable[[], Awaitable[None]],
+        at_length: AtLength,
     ) -> None:
         self._store = store
         self._counts = counts
         self._shortest_lease = shortest_lease
         self._on_swept = on_swept
         self._present = present
+        self._at_length = at_length
         # Of sweeps that look at everything, by queue: they find leases whose claim took longer to commit than they last.
         self._pace: defaultdict[str, Pace] = defaultdict(lambda: Pace(share=RARELY))
         self._swept: dict[str, datetime] = {}  # nothing that ended before is left, unless it came to light late
@@ -88,14 +94,11 @@ class Housekeeping:
                 # So much is dead that it cannot be read in time: what ends from now on is swept meanwhile.
                 self._swept.setdefault(queue, now)
                 self._pace[queue].took(time.monotonic() - began)
+                self._at_length.want(("sweep", queue), partial(self._sweep_at_length, queue))
             raise
         if everything:
             self._pace[queue].took(time.monotonic() - began)
-        self._counts["swept"] += len(swept)
-        self._counts["expired"] += len(expired)
-        if swept:
-            log.info("%d leases in queue %s had expired", len(swept), queue)
-            self._on_swept(queue, swept)
+        self._have(queue, swept, expired)
         if len(swept) == _LIMIT or len(expired) == _LIMIT:
             return 0.0
         until = await self._store.arun(NextExpiry(queue, self._swept.get(queue)))
@@ -105,6 +108,26 @@ class Housekeeping:
             return _HELD  # somebody holds the row
         longest = self._shortest_lease()
         return max(_SOONEST, longest if until is None else min(until, longest)) + random.uniform(0, _SOONEST)  # noqa: S311
+
+    async def _sweep_at_length(self, queue: str) -> None:
+        more = True
+        while more:
+            began = time.monotonic()
+            try:
+                swept = await self._store.at_length(Sweep(queue, _LIMIT))
+                expired = await self._store.at_length(Expire(queue, _LIMIT))
+            finally:
+                self._pace[queue].took(time.monotonic() - began)
+            self._have(queue, swept, expired)
+            more = len(swept) == _LIMIT or len(expired) == _LIMIT
+
+    def _have(self, queue: str, swept: list[Swept], expired: list[UUID]) -> None:
+        """Count and tell what a sweep has ended."""
+        self._counts["swept"] += len(swept)
+        self._counts["expired"] += len(expired)
+        if swept:
+            log.info("%d leases in queue %s had expired", len(swept), queue)
+            self._on_swept(queue, swept)
 
     async def _presence(self) -> float:
         await self._present()

@@ -20,11 +20,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
-from tenure.errors import TenureError
+from tenure.errors import StoreBusy, TenureError
 from tenure.job import Job
+from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import EVERYTHING, Known, Low, Oldest
+from tenure.worker.at_length import AtLength
 
 log = logging.getLogger("tenure.worker")
 
@@ -171,6 +174,7 @@ class Lows:
         counts: ``stragglers``: looks that found something.
         found: called when there is something before where claims began.
         paused: called with a queue that is.
+        at_length: looks there, when everything is too much to be read in a statement's time.
         on: False lets every claim read everything, for comparison.
     """
 
@@ -181,6 +185,7 @@ class Lows:
         counts: Counter[str],
         found: Callable[[], None],
         paused: Callable[[str], None],
+        at_length: AtLength,
         *,
         on: bool = True,
     ) -> None:
@@ -189,6 +194,7 @@ class Lows:
         self._counts = counts
         self._found = found
         self._paused = paused
+        self._at_length = at_length
         self._on = on
         self._lanes: defaultdict[tuple[str, str], Lane] = defaultdict(Lane)
         self._idle = asyncio.Event()
@@ -212,20 +218,32 @@ class Lows:
                 lane = self._lanes[queue, name]
                 everything = lane.full.due(EVERYTHING_PAUSE)
                 if known and (everything or lane.pace.due(pause)):
-                    await self._look(queue, known, lane, everything=everything)
+                    await self._look(queue, name, known, lane, everything=everything)
 
-    async def _look(self, queue: str, known: list[Known], lane: Lane, *, everything: bool) -> None:
+    async def _look(self, queue: str, name: str, known: list[Known], lane: Lane, *, everything: bool) -> None:
         started, sent = time.monotonic(), lane.begin(ahead=True)
         oldest: dict[int, Low] | None = None
         try:
             oldest = await self._store.arun(Oldest(queue, known, EVERYTHING if everything else lane.nearby()))
         except TenureError as error:
             log.debug("could not look for stragglers: %s", error.what)
+            if everything and isinstance(error, StoreBusy) and ran_out_of_time(error):
+                self._at_length.want(("oldest", queue, name), partial(self._look_at_length, queue, known, lane))
         except Exception:
             log.exception("could not look for stragglers, and will try again")
         (lane.full if everything else lane.pace).took(time.monotonic() - started)
-        if oldest is None:
-            return
+        if oldest is not None:
+            self._learn(queue, lane, oldest, sent)
+
+    async def _look_at_length(self, queue: str, known: list[Known], lane: Lane) -> None:
+        started, sent = time.monotonic(), lane.begin(ahead=True)
+        try:
+            oldest = await self._store.at_length(Oldest(queue, known, EVERYTHING))
+        finally:
+            lane.full.took(time.monotonic() - started)
+        self._learn(queue, lane, oldest, sent)
+
+    def _learn(self, queue: str, lane: Lane, oldest: dict[int, Low], sent: list[Low]) -> None:
         if not oldest:  # of a paused queue nothing is said
             lane.forget()
             self._paused(queue)

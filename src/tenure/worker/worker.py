@@ -23,6 +23,7 @@ from tenure.faultpoints import point
 from tenure.job import Job
 from tenure.kind import Kind
 from tenure.store import protocol as ask
+from tenure.worker.at_length import AtLength
 from tenure.worker.attempt import Attempts
 from tenure.worker.burst import nothing_left
 from tenure.worker.children import Children
@@ -69,6 +70,7 @@ class Worker:
             raise ConfigError(f"{target} has no kinds.", hint="Declare one with @app.job().")
         self._target = target
         self._leases = Leases()
+        self._at_length = AtLength()
         self._stopping = asyncio.Event()
         self._forced = asyncio.Event()
         self._asked: float | None = None
@@ -109,6 +111,7 @@ class Worker:
             queues=self._queues,
             worker=self.id,
             prefetch=self._options.prefetch,
+            at_length=self._at_length,
             hint=self._options.hint,
         )
         sign = ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency)
@@ -154,9 +157,11 @@ class Worker:
             shortest_lease=lambda: min(known.lease for known in self._claimer.lanes.all),
             on_swept=self._on_swept,
             present=self._present,
+            at_length=self._at_length,
         )
         vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch.run())]
-        self._tasks += [*housekeeping.tasks(self._queues), asyncio.create_task(self._claimer.lows.run()), *vital]
+        looks = [asyncio.create_task(self._claimer.lows.run()), asyncio.create_task(self._at_length.run())]
+        self._tasks += [*housekeeping.tasks(self._queues), *looks, *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
         _say_who_is_passed_by(self._app)
