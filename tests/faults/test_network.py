@@ -81,7 +81,7 @@ def test_when_one_connection_is_found_mute_nobody_waits_for_those_that_are_idle(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer takes everything and says nothing, on every connection that there is; new ones lead to another."""
-    monkeypatch.setattr("tenure.store.postgres.DEADLINE", 2.0)
+    monkeypatch.setattr("tenure.store.postgres.DEADLINE", 5.0)
     with Proxy(dsn) as proxy:
         store = PostgresStore(proxy.dsn(), size=3, patience=1.0)
 
