@@ -94,7 +94,7 @@ def test_when_one_connection_is_found_mute_nobody_waits_for_those_that_are_idle(
                 await store.arun(Now())
             began = time.monotonic()
             await store.arun(Now())
-            assert time.monotonic() - began < 1.5
+            assert time.monotonic() - began < 4.0  # to wait for one more would take five
 
         asyncio.run(scene())
         store.close()
