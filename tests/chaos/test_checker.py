@@ -201,6 +201,25 @@ def test_a_second_run_needs_a_fault_that_explains_it() -> None:
     assert judged(found).recovery_ms == {"p50": None, "max": None}
 
 
+def test_a_second_run_under_one_claim_is_explained_by_nothing() -> None:
+    for first in (run("1"), run("1", failed=True), run("1", ended=None)):
+        found = facts(done("1"), runs=[first, run("1", at=12, ended=13)])
+        found.faults = [Struck("kill", 7, 10.5), Struck("restart", 0, 10.5, 1.0)]
+        assert wrong(found) == {"unexplained_runs": 1}
+        assert judged(found).duplicate_runs == 1
+    found = facts(done("1"), runs=[run("1"), run("1", at=12, ended=13), run("1", at=12, ended=13, pid=8)])
+    assert wrong(found) == {"unexplained_runs": 2}, "whoever they are by"
+
+
+def test_a_run_that_a_fault_explains_does_not_hide_one_that_none_does() -> None:
+    row = done("1", claims=2, attempts=2, result=2)
+    later = [run("1", 2, at=20, ended=21, pid=9), run("1", 2, at=22, ended=23, pid=9)]
+    found = facts(row, runs=[run("1", ended=None), *later])
+    found.faults = [Struck("kill", 7, 12.0)]
+    assert wrong(found) == {"unexplained_runs": 1}
+    assert judged(found).duplicate_runs == 2
+
+
 def test_a_failure_is_no_second_run() -> None:
     row = done("1", kind="flaky", claims=2, attempts=2, result=2)
     found = facts(row, runs=[run("1", failed=True), run("1", 2, at=12)])

@@ -41,8 +41,9 @@ class Verdict:
         lost: promised, or run, and neither done, with evidence outside the queue's own records, nor given up for a reason.
         unexpected: run without anybody having asked for them, or two jobs for one request.
         recovered: run although their producer never heard that they were accepted.
-        duplicate_runs: runs beyond the first, failures not counted.
-        unexplained_runs: those of them that no fault to an earlier run's process, or to all, explains.
+        duplicate_runs: runs beyond the first; failures are not counted, unless it ran again under the same claim.
+        unexplained_runs: those of them that no fault to an earlier run's process, or to all, explains: of two under one
+            claim always one.
         duplicate_effects: effects beyond the first of a request.
         stale_accepted: jobs of which an end was taken that the worker of that claim had not asked for.
         stuck: jobs that are neither done nor ended when all was healed and drained.
@@ -89,7 +90,7 @@ def judged(facts: Facts) -> Verdict:
     found = {
         "lost": _lost(facts),
         "unexpected": _unexpected(facts),
-        "unexplained_runs": [id for id, times, explained in again if not explained for _ in range(times)],
+        "unexplained_runs": [one.id for one in again for _ in range(one.unexplained)],
         "duplicate_effects": list(_repeated(facts.effects)),
         "stale_accepted": stale(facts),
         "stuck": [row.id for row in facts.rows if row.state in ("pending", "running")],
@@ -103,7 +104,7 @@ def judged(facts: Facts) -> Verdict:
         lost=len(found["lost"]),
         unexpected=len(found["unexpected"]),
         recovered=len(executed - facts.accepted.keys()),
-        duplicate_runs=sum(times for _, times, _ in again),
+        duplicate_runs=sum(one.times for one in again),
         unexplained_runs=len(found["unexplained_runs"]),
         duplicate_effects=len(found["duplicate_effects"]),
         stale_accepted=len(found["stale_accepted"]),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """One run of a job, as its handler told it.
+    """One run of a job, as its handler told it; there may be several of one claim, though there should not be.
 
     Args:
         id, ref: of the job.

@@ -45,7 +45,8 @@ def chaos(
         typer.Option(
             metavar="BUG",
             help="Run with a bug, to see it caught: drop, settle-by-id, return-by-id, ack-before-commit, repeat-anew,"
-            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure. Then it ends with 0 only if it was caught.",
+            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure, run-twice. Then it ends with 0 only if it was"
+            " caught.",
             show_default=False,
         ),
     ] = None,
