@@ -212,6 +212,18 @@ def test_a_command_that_cannot_be(args: list[str], told: str) -> None:
     assert told in answer.err
 
 
+def test_a_database_that_is_named_by_nothing_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[Wishes] = []
+
+    def kept(wishes: Wishes, _show: object) -> Outcome:
+        wanted.append(wishes)
+        return Outcome(judged(facts(done("1"))), Facts(), 1.0, [])
+
+    monkeypatch.setattr("tenure.chaos.run.run", kept)
+    assert here("chaos", "--dsn", "", "--schema", "", TENURE_DSN="postgresql://nobody@127.0.0.1:1/none").code == 0
+    assert [(one.dsn, one.schema) for one in wanted] == [(None, None)]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_when_it_is_interrupted_nothing_is_left(dsn: str, number: signal.Signals, tmp_path: Path) -> None:
     mark = f"mark-{os.getpid()}-{number}"

@@ -92,6 +92,7 @@ def chaos(
     from tenure.chaos.run import Wishes, run
     from tenure.chaos.timeline import draw, require_tools
 
+    dsn, schema = dsn or None, schema or None  # empty, as from a variable that is not set, is as left out
     wishes = Wishes(seconds, seed, workers, faults, plant, dsn, schema, evidence)
     if picture is not None:
         require_tools()
