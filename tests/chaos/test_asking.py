@@ -10,9 +10,11 @@ from psycopg import AsyncConnection
 
 from tenure import Job, Tenure
 from tenure.chaos.asking import write_down
+from tenure.chaos.facts import from_ledger
 from tenure.chaos.ledger import Ledger
 from tenure.effects.company import Companies
 from tenure.effects.run import Effects
+from tenure.effects.steps import _APART
 from tenure.worker.settler import Settler
 from tests.worker.here import burst
 
@@ -59,6 +61,24 @@ def test_an_effect_that_the_database_wants_again_is_told_between_its_runs(dsn: s
     lines = list(ledger.lines())
     assert [line["event"] for line in lines] == ["begun", "undone", "begun", "undone", "begun"]
     assert {(line["id"], line["claim"]) for line in lines} == {(str(ticket.id), 1)}
+
+
+def test_effects_that_suffer_from_their_companions_are_told_between_their_runs(dsn: str, ledger: Ledger) -> None:
+    app = Tenure(dsn)
+
+    @app.job(effect=True, group=5)
+    async def effect(tx: AsyncConnection, job: Job, ref: str) -> int:
+        told = {"id": str(job.id), "claim": job.claims}
+        ledger.note("begun", **told, ref=ref, attempt=job.attempt, parent=0)
+        await tx.execute(f"release {_APART}".encode())  # what keeps it apart from the others
+        ledger.note("ended", **told)
+        return job.claims
+
+    with app:
+        effect.enqueue_many_sync([{"ref": f"r{n}"} for n in range(5)])
+        burst(app)
+    assert [line for line in ledger.lines() if line["event"] == "undone"]
+    assert len(from_ledger(ledger).runs) == 5
 
 
 def test_a_failure_of_the_handler_undoes_nothing_that_is_made_again(dsn: str, ledger: Ledger) -> None:

@@ -47,7 +47,7 @@ def _telling_what_is_undone(ledger: Ledger, made: Any) -> Any:
     async def telling(self: Any, attempt: Attempt, **more: Any) -> Any:
         try:
             return await made(self, attempt, **more)
-        except Exception as error:
+        except (Exception, AloneError) as error:
             if isinstance(error, AloneError) or _again(error):
                 job = attempt.effect.job
                 ledger.note("undone", id=str(job.id), claim=job.claims)
