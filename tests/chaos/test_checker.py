@@ -130,6 +130,50 @@ def test_a_job_whose_producer_never_heard_is_recovered_and_no_fault() -> None:
     assert judged(found).recovered == 1
 
 
+def order(id: str, claims: int = 1, result: int = 2) -> Row:
+    return done(id, kind="natural", order="r1", claims=claims, attempts=claims, result=result)
+
+
+def of_one_order(*effects: Effect) -> Facts:
+    """Two jobs with one natural key, the first of which has the effect; the other is done with its result."""
+    found = facts(order("1", claims=2), order("2"))
+    found.runs = [run("1", failed=True), run("1", 2, at=12, ended=13)]
+    found.effects = list(effects)
+    found.asked = {asked("2", 1, "complete")}
+    return found
+
+
+def test_two_jobs_with_one_natural_key_have_one_effect_and_one_result() -> None:
+    assert wrong(of_one_order(Effect("1", "r1", 2))) == {}
+    assert wrong(of_one_order(Effect("1", "r1", 2), Effect("2", "r1", 1))) == {"duplicate_effects": 1}
+    found = of_one_order(Effect("1", "r1", 2))
+    found.rows[1] = order("2", result=1)
+    assert wrong(found) == {"lost": 1}, "a result of its own, and no effect"
+    assert wrong(of_one_order()) == {"lost": 2, "stale_accepted": 1}, "nobody has the effect"
+
+
+def test_whoever_finds_the_effect_of_its_natural_key_asks_for_its_completion() -> None:
+    found = of_one_order(Effect("1", "r1", 2))
+    found.asked = set()
+    assert wrong(found) == {"stale_accepted": 1}
+
+
+def test_an_effect_of_a_natural_key_by_an_older_claim_is_stale() -> None:
+    found = of_one_order(Effect("1", "r1", 1))
+    found.rows = [row._replace(result=1) for row in found.rows]
+    assert wrong(found) == {"stale_accepted": 1}
+
+
+def test_of_a_call_all_jobs_are_there_or_none() -> None:
+    found = facts(done("1"), done("2"))
+    found.attempted |= {"r3", "r4", "r5"}
+    found.calls = {"r1": {"r1", "r2"}, "r3": {"r3", "r4"}, "r5": {"r5"}}
+    assert wrong(found) == {}, "what nobody was promised need not be there"
+    found.calls = {"r1": {"r1", "r2", "r3", "r4"}}
+    assert wrong(found) == {"lost": 2}
+    assert judged(found).evidence == {"lost": ["r3", "r4"]}
+
+
 def test_two_effects_of_one_request_are_counted() -> None:
     twice = [Effect("1", "r1", 1), Effect("1", "r1", 1)]
     assert wrong(facts(done("1", kind="post"), effects=twice)) == {"duplicate_effects": 1}

@@ -18,7 +18,7 @@ PRODUCER, WORKER, OTHER, NEMESIS = 1, 7, 8, 9
 
 Line = tuple[int, str, dict[str, Any]]
 
-PROMISED: list[Line] = [(PRODUCER, "attempt", {}), (PRODUCER, "accepted", {})]
+PROMISED: list[Line] = [(PRODUCER, "attempt", {"call": "r1"}), (PRODUCER, "accepted", {})]
 
 
 def of(pid: int, *events: str, claim: int = 1, **more: Any) -> list[Line]:

@@ -17,7 +17,7 @@ from tenure.chaos.told import Asked, Effect, Facts, Past, Row, Run, Struck
 
 _ROWS = """
 select id::text, payload ->> 'ref', kind, state::text, claims, attempts, max_attempts, releases + deferrals,
-       redrives, result, token::text,
+       redrives, result, token::text, payload ->> 'order',
        array(select jsonb_build_array(h -> 'claim', h -> 'class', h -> 'message',
                                       extract(epoch from (h ->> 'ended')::timestamptz)::float8)
              from jsonb_array_elements(history) with ordinality as t(h, n) order by n)
@@ -74,6 +74,7 @@ def from_ledger(ledger: Ledger) -> Facts:
         match line["event"]:
             case "attempt":
                 facts.attempted.add(line["ref"])
+                facts.calls.setdefault(line["call"], set()).add(line["ref"])
             case "accepted":
                 facts.accepted.setdefault(line["ref"], set()).add(line["id"])
             case "begun" | "ended" | "failed" | "stopped" | "undone":
