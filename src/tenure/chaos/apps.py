@@ -100,7 +100,7 @@ class Item:
     ref: str
 
 
-@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, batch=20, linger="20ms")
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, batch=5, linger="20ms")
 async def batched(items: list[Item], jobs: list[Job]) -> list[int | Exception]:
     """With others in one call, to ends of their own: some fail at their first attempt."""
     for item, job in zip(items, jobs, strict=True):
