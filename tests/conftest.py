@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -133,3 +134,11 @@ def pg_store(pg_dsn: str) -> Iterator[PostgresStore]:
     store = PostgresStore(pg_dsn)
     yield store
     store.close()
+
+
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is by what was started with nohup and by all that this starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

@@ -21,6 +21,7 @@ from tenure.embedded.engine import Engine
 from tenure.errors import ServerUnsuitable, StoreUnavailable
 from tenure.store.connections import connect
 from tenure.store.pooler import sessions_are_shared
+from tenure.worker.wishes import wishes
 
 
 @contextmanager
@@ -87,10 +88,7 @@ def _handling(handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are not heard here
         return
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as nohup has it
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, handler) for number in numbers}
+    before = {number: signal.signal(number, handler) for number in wishes()}
     try:
         yield
     finally:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -30,6 +29,8 @@ from tests.cli.conftest import command, environment, here
         (["process", "--jobs", "many"], "--jobs"),
         (["process", "--processes", "0"], "--processes"),
         (["latency", "--seconds", "0"], "--seconds"),
+        (["latency", "--seconds", "1e9"], "3600"),
+        (["pinned", "--seconds", "nan"], "--seconds"),
         (["process", "--retention", "-1"], "--retention"),
         (["pinned", "--pin", "everything"], "--pin"),
         ([], "SCENARIO"),
@@ -124,14 +125,6 @@ def test_a_hangup_that_is_ignored_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-@pytest.fixture
-def heard() -> Iterator[None]:
-    """SIGHUP is not ignored, as it is by what was started with nohup and by all that this starts."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.usefixtures("heard")

@@ -8,17 +8,20 @@ import re
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
 import psycopg
 import pytest
 
+from tenure.chaos.apps import app
 from tenure.chaos.check import SHOWN, WRONG, judged
 from tenure.chaos.plan import planned
 from tenure.chaos.plants import PLANTS
 from tenure.chaos.run import Outcome, Wishes, run
 from tenure.chaos.told import Facts, Run, Struck
+from tenure.store.stream import FEWEST
 from tests.bench.conftest import on_linux, processes
 from tests.chaos.test_checker import done, facts
 from tests.chaos.test_checker import run as checked
@@ -61,6 +64,10 @@ def test_whoever_is_cut_off_alone_gives_up_and_others_go_on() -> None:
     outcome = run(wishes, nobody_looks)
     assert outcome.verdict.valid, outcome.verdict
     assert outcome.verdict.faults.keys() == {"isolate", "answer"}
+    assert {row.kind for row in outcome.facts.rows} == set(app.kinds), "somebody was not enqueued"
+    assert max(map(len, outcome.facts.calls.values())) >= FEWEST, "nothing was copied"
+    orders = Counter(row.order for row in outcome.facts.rows if row.order is not None)
+    assert 2 in orders.values(), "no natural key was had twice"
     assert outcome.verdict.recovered, "a producer that is killed once its jobs are committed never hears of them"
     meanwhile = [(one, fault) for one in outcome.facts.runs for fault in outcome.facts.faults if _fell(one, fault)]
     gave_up = [one for one, fault in meanwhile if one.stopped is not None and fault.pid in one.pids]
@@ -210,6 +217,18 @@ def test_a_command_that_cannot_be(args: list[str], told: str) -> None:
     answer = here("chaos", *args)
     assert (answer.code, answer.out) == (2, "")
     assert told in answer.err
+
+
+def test_a_database_that_is_named_by_nothing_is_one_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[Wishes] = []
+
+    def kept(wishes: Wishes, _show: object) -> Outcome:
+        wanted.append(wishes)
+        return Outcome(judged(facts(done("1"))), Facts(), 1.0, [])
+
+    monkeypatch.setattr("tenure.chaos.run.run", kept)
+    assert here("chaos", "--dsn", "", "--schema", "", TENURE_DSN="postgresql://nobody@127.0.0.1:1/none").code == 0
+    assert [(one.dsn, one.schema) for one in wanted] == [(None, None)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])

@@ -130,6 +130,50 @@ def test_a_job_whose_producer_never_heard_is_recovered_and_no_fault() -> None:
     assert judged(found).recovered == 1
 
 
+def order(id: str, claims: int = 1, result: int = 2) -> Row:
+    return done(id, kind="natural", order="r1", claims=claims, attempts=claims, result=result)
+
+
+def of_one_order(*effects: Effect) -> Facts:
+    """Two jobs with one natural key, the first of which has the effect; the other is done with its result."""
+    found = facts(order("1", claims=2), order("2"))
+    found.runs = [run("1", failed=True), run("1", 2, at=12, ended=13)]
+    found.effects = list(effects)
+    found.asked = {asked("2", 1, "complete")}
+    return found
+
+
+def test_two_jobs_with_one_natural_key_have_one_effect_and_one_result() -> None:
+    assert wrong(of_one_order(Effect("1", "r1", 2))) == {}
+    assert wrong(of_one_order(Effect("1", "r1", 2), Effect("2", "r1", 1))) == {"duplicate_effects": 1}
+    found = of_one_order(Effect("1", "r1", 2))
+    found.rows[1] = order("2", result=1)
+    assert wrong(found) == {"lost": 1}, "a result of its own, and no effect"
+    assert wrong(of_one_order()) == {"lost": 2, "stale_accepted": 1}, "nobody has the effect"
+
+
+def test_whoever_finds_the_effect_of_its_natural_key_asks_for_its_completion() -> None:
+    found = of_one_order(Effect("1", "r1", 2))
+    found.asked = set()
+    assert wrong(found) == {"stale_accepted": 1}
+
+
+def test_an_effect_of_a_natural_key_by_an_older_claim_is_stale() -> None:
+    found = of_one_order(Effect("1", "r1", 1))
+    found.rows = [row._replace(result=1) for row in found.rows]
+    assert wrong(found) == {"stale_accepted": 1}
+
+
+def test_of_a_call_all_jobs_are_there_or_none() -> None:
+    found = facts(done("1"), done("2"))
+    found.attempted |= {"r3", "r4", "r5"}
+    found.calls = {"r1": {"r1", "r2"}, "r3": {"r3", "r4"}, "r5": {"r5"}}
+    assert wrong(found) == {}, "what nobody was promised need not be there"
+    found.calls = {"r1": {"r1", "r2", "r3", "r4"}}
+    assert wrong(found) == {"lost": 2}
+    assert judged(found).evidence == {"lost": ["r3", "r4"]}
+
+
 def test_two_effects_of_one_request_are_counted() -> None:
     twice = [Effect("1", "r1", 1), Effect("1", "r1", 1)]
     assert wrong(facts(done("1", kind="post"), effects=twice)) == {"duplicate_effects": 1}
@@ -199,6 +243,25 @@ def test_a_second_run_needs_a_fault_that_explains_it() -> None:
     found.faults = [Struck("proxy", 0, 9.0, 1.5)]
     assert judged(found).duplicate_runs == 1
     assert judged(found).recovery_ms == {"p50": None, "max": None}
+
+
+def test_a_second_run_under_one_claim_is_explained_by_nothing() -> None:
+    for first in (run("1"), run("1", failed=True), run("1", ended=None)):
+        found = facts(done("1"), runs=[first, run("1", at=12, ended=13)])
+        found.faults = [Struck("kill", 7, 10.5), Struck("restart", 0, 10.5, 1.0)]
+        assert wrong(found) == {"unexplained_runs": 1}
+        assert judged(found).duplicate_runs == 1
+    found = facts(done("1"), runs=[run("1"), run("1", at=12, ended=13), run("1", at=12, ended=13, pid=8)])
+    assert wrong(found) == {"unexplained_runs": 2}, "whoever they are by"
+
+
+def test_a_run_that_a_fault_explains_does_not_hide_one_that_none_does() -> None:
+    row = done("1", claims=2, attempts=2, result=2)
+    later = [run("1", 2, at=20, ended=21, pid=9), run("1", 2, at=22, ended=23, pid=9)]
+    found = facts(row, runs=[run("1", ended=None), *later])
+    found.faults = [Struck("kill", 7, 12.0)]
+    assert wrong(found) == {"unexplained_runs": 1}
+    assert judged(found).duplicate_runs == 2
 
 
 def test_a_failure_is_no_second_run() -> None:

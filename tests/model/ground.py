@@ -12,7 +12,7 @@ from tenure.job import State
 from tenure.store import protocol as ops
 from tenure.store.protocol import Op
 from tests.model.compare import same_figures, same_key, same_records
-from tests.model.model import Model
+from tests.model.model import Model, Named
 from tests.model.moves import KEYS, WORKERS, Terms
 from tests.model.stores import Subject
 from tests.model.values import Entry, Lease, Offer, Place
@@ -33,6 +33,7 @@ class Ground(RuleBasedStateMachine):
         self.names = 0
         self.offered: dict[UUID, tuple[Terms, Offer]] = {}
         self.issued: list[Lease] = []
+        self.named: set[Named] = set()
         self.hints = [list(ops.EVERYTHING) for _ in WORKERS]
         self.lows: list[list[Place | None]] = [[None] * ops.PRIORITIES for _ in WORKERS]
 
@@ -81,6 +82,13 @@ class Ground(RuleBasedStateMachine):
         for key in KEYS:
             same_key(self.model, self.store.run(ops.LookUpKey(QUEUE, key)), self.model.keys.get(key), now)
         same_figures(self.model, self.store.run(ops.Status()))
+
+    @invariant()
+    def the_store_keeps_the_effects_of_the_model(self) -> None:
+        kept = {named: self.store.run(ops.Kept(*named, "")) for named in self.named}
+        assert kept == {
+            named: self.model.effects[named].result if named in self.model.effects else None for named in kept
+        }
 
     @invariant()
     def the_store_keeps_the_jobs_of_the_model(self) -> None:

@@ -203,6 +203,41 @@ class Walk(Ground):
         assert told == self.model.sweep(list(told))
         self.arrange(list(told))
 
+    # ------------------------------------------------------------------------------------------------------- effects
+
+    @precondition(lambda self: any(map(self.model.holds, self.issued)))
+    @rule(picks=picks, named=moves.named, ttl=moves.ttls)
+    def write_effects(self, picks: list[int], named: str | None, ttl: int) -> None:
+        """As of a job whose worker dies then: nothing of the kind stays in PostgreSQL, but what follows is the same."""
+        self.leave(self.leases(picks), named, ttl)
+
+    @precondition(_something_due)
+    @rule(limit=moves.limits, named=moves.named, ttl=moves.ttls, ending=endings, later=st.sampled_from([0, 0, 4]))
+    def run_jobs_with_effects(self, limit: int, named: str | None, ttl: int, ending: Ending, later: int) -> None:
+        self.claim(1, limit, 3, False, False)
+        held = self.leases([0, 1, 2])
+        self.leave(held, named, ttl)
+        self.settle_these(held, ending)
+        if later:
+            self.time_passes(later)
+
+    def leave(self, leases: list[Lease], name: str | None, ttl: int) -> None:
+        """Effects of jobs that are held; those of a key go with it, others have a time of their own."""
+        for lease in filter(self.model.holds, dict.fromkeys(leases)):
+            job = self.model.jobs[lease.id]
+            named, lasts = (
+                (QUEUE, f"{QUEUE}/{job.kind}/{job.key}" if job.key else str(job.id)),
+                None if job.key else ttl,
+            )
+            if name is not None:
+                named, lasts = ("", f"{job.kind}/{name}"), ttl
+            self.named.add(named)
+            dedup = ops.Dedup(*named, "", job.id, None if lasts is None else lasts * HOUR)
+            written = self.run(dedup) is not None
+            assert written == self.model.effect(job.id, named, lasts, payload(job.claims))
+            if written:
+                self.run(ops.Keep(*named, "", payload(job.claims)))
+
     # -------------------------------------------------------------------------------------- time, people, housekeeping
 
     @rule(hours=st.sampled_from([2, 2, 4, 10]))
@@ -240,7 +275,9 @@ class Walk(Ground):
         soonest(told, self.model.expired(), limit)
         self.model.expire(told)
 
-    @precondition(lambda self: any(held.until is not None for held in self.model.keys.values()))
+    @precondition(
+        lambda self: any(one.until is not None for one in [*self.model.keys.values(), *self.model.effects.values()])
+    )
     @rule()
     def prune(self) -> None:
-        assert self.run(ops.Prune()) == ops.Pruned(self.model.prune(), 0)
+        assert self.run(ops.Prune()) == ops.Pruned(*self.model.prune())

@@ -1,4 +1,4 @@
-"""The queue as two dictionaries: of jobs, and of idempotency keys. What each operation answers, and what it changes.
+"""The queue as three dictionaries: of jobs, of idempotency keys, of effects. What each operation answers, and changes.
 
 Written from the states and transitions of the reference alone, so that it is not a third store with the same mistakes.
 Time is whole hours. It is even whenever something happens and every wait is odd (or nothing), so that no deadline is ever
@@ -15,9 +15,13 @@ from uuid import UUID
 
 from tenure.job import Accepted, State
 from tenure.store.protocol import Extension, Settlement
-from tests.model.values import Ending, Entry, Key, Lease, Offer, Place
+from tests.model.values import Effect, Ending, Entry, Key, Lease, Offer, Place
+from tests.store.steps import QUEUE
 
 HISTORY = 10
+
+Named = tuple[str, str]
+"""A dedup row: the queue that its key belongs to, none for a natural one, and the key."""
 
 
 class Model:
@@ -31,6 +35,7 @@ class Model:
         self.keeps = keeps
         self.jobs: dict[UUID, Entry] = {}
         self.keys: dict[str, Key] = {}
+        self.effects: dict[Named, Effect] = {}
         self.now = 0
         self.tick = 0
 
@@ -48,6 +53,8 @@ class Model:
                 state = held.state or self.jobs[held.id].state
                 answer: Literal["same", "conflict"] = "same" if held.fingerprint == given else "conflict"
                 return Accepted(held.id, answer, state, held.result, held.fingerprint, given)
+            if held:
+                self._forget(offer.key)
             self.keys[offer.key] = Key(offer.id, kind, given, ttl)
         elif known := self.jobs.get(offer.id):
             return Accepted(offer.id, "same", known.state, None, None, None)
@@ -194,12 +201,35 @@ class Model:
             self._end(job, State.CANCELLED, "discarded", job.settled)
         return {job.id for job in dead}
 
-    def prune(self) -> int:
-        """Forget keys whose time is over; answers how many."""
+    def effect(self, id: UUID, named: Named, ttl: int | None, result: str | None) -> bool:
+        """Write the dedup row of an effect that a job has, with the result; whether it was not there yet."""
+        if named in self.effects:
+            return False
+        self.effects[named] = Effect(id, None if ttl is None else self.now + ttl, result)
+        return True
+
+    def prune(self) -> tuple[int, int]:
+        """Forget keys whose time is over, with their effects, and other effects of which nobody can need to know.
+
+        Answers how many there were of both.
+        """
         over = [key for key, held in self.keys.items() if self.over(held.until)]
-        for key in over:
-            del self.keys[key]
-        return len(over)
+        with_keys = sum(map(self._forget, over))
+        spent = [
+            named for named, effect in self.effects.items() if self.over(effect.until) and not self._again(effect.job)
+        ]
+        for named in spent:
+            del self.effects[named]
+        return len(over), with_keys + len(spent)
+
+    def _forget(self, key: str) -> int:
+        """Forget a key, and its effect; answers how many there were of these."""
+        held = self.keys.pop(key)
+        return int(self.effects.pop((QUEUE, f"{QUEUE}/{held.kind}/{key}"), None) is not None)
+
+    def _again(self, id: UUID) -> bool:
+        """Whether a job runs or may run again, if only because somebody puts it back."""
+        return id in self.jobs and self.jobs[id].state not in (State.DONE, State.CANCELLED)
 
     def settled(self, leases: Sequence[Lease]) -> set[UUID]:
         """Of which leases it is still known that they ended their job."""

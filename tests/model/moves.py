@@ -45,6 +45,10 @@ pick = st.sampled_from([0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 5, 8])
 picks = st.lists(pick, min_size=1, max_size=3)
 waits = st.sampled_from([0, 0, 0, 1, 3, -1])
 leases = st.sampled_from([1, 3])
+ttls = st.sampled_from([1, 3, 9, 0])
+named = st.sampled_from([None, None, "a", "b"])
+"""The natural key of effects, where they have one."""
+
 batches = st.sampled_from([500, 500, 1])
 limits = st.sampled_from([100, 2, 1])
 workers = st.sampled_from([1, 0])

@@ -166,6 +166,36 @@ def forgets_a_key_too_soon(store: MemoryStore, op: Any) -> Any:
     return store.run(op)
 
 
+def forgets_the_effects_of_a_key_that_has_lapsed(store: MemoryStore, op: Any) -> Any:
+    """Before that is pruned, or accepted again."""
+    answer = store.run(op)
+    now = store.now()
+    for (queue, key), held in store._keys.items():
+        if held.expires_at is not None and held.expires_at <= now:
+            store._effects.pop((queue, f"{queue}/{held.kind}/{key}", ""), None)
+    return answer
+
+
+def keeps_the_effects_of_a_key_that_is_accepted_again(store: MemoryStore, op: Any) -> Any:
+    before = dict(store._effects)
+    answer = store.run(op)
+    if isinstance(op, ops.Accept):
+        store._effects |= before
+    return answer
+
+
+def forgets_effects_of_jobs_that_may_run_again(store: MemoryStore, op: Any) -> Any:
+    if isinstance(op, ops.Prune):
+        for effect in store._effects.values():
+            effect.job_id = UUID(int=0)
+    return store.run(op)
+
+
+def makes_an_effect_twice(store: MemoryStore, op: Any) -> Any:
+    answer = store.run(op)
+    return answer or "1" if isinstance(op, ops.Dedup) else answer
+
+
 def forgets_how_long_a_retry_waits(store: MemoryStore, op: Any) -> Any:
     if isinstance(op, ops.Retry):
         op = replace(op, items=[item._replace(delay=0.0) for item in op.items])
@@ -222,6 +252,10 @@ PLANTS: list[Plant] = [
     claims_the_youngest,
     claims_what_has_expired,
     forgets_a_key_too_soon,
+    forgets_the_effects_of_a_key_that_has_lapsed,
+    keeps_the_effects_of_a_key_that_is_accepted_again,
+    forgets_effects_of_jobs_that_may_run_again,
+    makes_an_effect_twice,
     forgets_how_long_a_retry_waits,
     adopts_what_is_lost,
     says_nothing_of_what_settled,

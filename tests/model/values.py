@@ -1,4 +1,4 @@
-"""What the model is made of: jobs, keys, what is offered, and how attempts end. Moments are hours."""
+"""What the model is made of: jobs, keys, effects, what is offered, and how attempts end. Moments are hours."""
 
 from __future__ import annotations
 
@@ -66,6 +66,15 @@ class Key:
     result: str | None = None
     settled: UUID | None = None
     until: int | None = None
+
+
+@dataclass
+class Effect:
+    """What a dedup row remembers: who wrote it, until when (None: as long as its key), and the result."""
+
+    job: UUID
+    until: int | None
+    result: str | None = None
 
 
 class Offer(NamedTuple):

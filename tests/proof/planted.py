@@ -62,7 +62,7 @@ def sorts(caught: Mapping[str, Line]) -> Iterator[Sort]:
     )
     yield Sort(
         "By random walks",
-        "The store in memory is wrong about something; a walk must get an answer that the model of two dictionaries does"
+        "The store in memory is wrong about something; a walk must get an answer that the model of three dictionaries does"
         " not give.",
         Named("model/test_model.py", "test_a_planted_fault_is_found"),
         [(plant.__name__.replace("_", " "), "another answer than the model's") for plant in FAULTY],

@@ -685,6 +685,18 @@ def test_a_call_that_fails_as_a_whole_is_told_in_two_lines_however_many_jobs_it_
     ]
 
 
+def test_what_a_handler_snoozes_is_not_told_and_has_not_failed(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
+    @app.job(batch=5)
+    async def work(items: list[Item]) -> None:
+        raise Snooze("not yet", for_=3600)
+
+    many(work, 5)
+    with caplog.at_level(logging.WARNING, "tenure.worker"):
+        worker = burst(app)
+    assert (worker.counts["snoozed"], worker.counts["failed"]) == (5, 0)
+    assert told(caplog) == []
+
+
 def test_a_call_that_took_too_long_is_told_in_one_line(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
     @app.job(batch=10, timeout="1s", backoff=QUICK, max_attempts=2)
     async def work(items: list[Item]) -> None:

@@ -81,6 +81,7 @@ def test_a_childs_death_is_noticed_at_once(bench: Bench) -> None:
     assert worker.alive
 
 
+@pytest.mark.usefixtures("heard")
 def test_a_service_managers_signal_leaves_the_child_to_its_worker(bench: Bench) -> None:
     bench.use(crowd.app)
     ticket = crowd.busy.enqueue_sync(1.5)
@@ -88,6 +89,7 @@ def test_a_service_managers_signal_leaves_the_child_to_its_worker(bench: Bench) 
     child = bench.ledger.wait("started", ticket.id).pid
     os.kill(child, signal.SIGTERM)
     os.kill(child, signal.SIGINT)
+    os.kill(child, signal.SIGHUP)
     worker.terminate()
 
     assert worker.ended() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import datetime
 from itertools import pairwise
@@ -111,6 +112,26 @@ def test_a_deferral_spends_no_attempt_and_ends_at_its_cap(app: Tenure, signal: E
     dead = record(app, ticket.id)
     assert (dead.state, dead.reason) == (State.DEAD, "deferred_too_often")
     assert (dead.attempts, dead.claims, dead.deferrals) == (1, 4, 3)
+
+
+def test_a_handler_that_says_not_yet_has_not_failed(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
+    @app.job(max_deferrals=2)
+    async def early(job: Job) -> None:
+        raise Snooze("not yet", for_=0)
+
+    ticket = early.enqueue_sync()
+    with caplog.at_level(logging.INFO, "tenure.worker"):
+        worker = finish(app, ticket)
+
+    assert record(app, ticket.id).reason == "deferred_too_often"
+    assert (worker.counts["snoozed"], worker.counts["failed"]) == (2, 1)
+    told = [line.getMessage() for line in caplog.records]
+    assert [line.partition(";")[0] for line in told if "failed" in line and "stopped" not in line] == [
+        f"job {ticket.id} of kind early failed in attempt 1 of 10: Snooze"
+    ], "which was once too often"
+    [summary] = [line for line in told if "has stopped" in line]
+    assert "2 snoozed" in summary
+    assert "1 failed" in summary
 
 
 def test_a_throttle_waits_no_less_than_was_asked_for(app: Tenure) -> None:

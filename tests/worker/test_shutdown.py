@@ -9,6 +9,7 @@ import pytest
 
 from tenure import Record, State
 from tenure.worker import Exit
+from tenure.worker.wishes import wishes
 from tests.apps import basic, stubborn
 from tests.worker.ledger import until
 from tests.worker.processes import Bench, Process
@@ -30,7 +31,8 @@ def insist(process: Process) -> int:
     return process.ended()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_handlers_finish_within_the_grace_time(bench: Bench, number: signal.Signals) -> None:
     """And are not hurried by a second signal that comes together with the first."""
     bench.use(basic.app)
@@ -45,6 +47,16 @@ def test_handlers_finish_within_the_grace_time(bench: Bench, number: signal.Sign
     for ticket in tickets:
         assert bench.await_state(ticket.id).attempts == 1
     assert bench.count("workers", "seen_at < clock_timestamp() - interval '55 s'") == 1
+
+
+def test_the_end_of_a_terminal_is_heard_unless_it_is_to_be_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert set(wishes()) == {signal.SIGTERM, signal.SIGINT}
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert set(wishes()) == {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_beyond_the_grace_time_what_has_stopped_is_given_back(bench: Bench) -> None:

@@ -102,12 +102,16 @@ def popen(code: str, options: dict[str, Any]) -> subprocess.Popen[bytes]:
     return REAL([sys.executable, "-c", code], **options)
 
 
-def test_a_signal_that_comes_while_a_process_is_being_started_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_comes_while_a_process_is_being_started_is_passed_on(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     def interrupted(_command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         started.append(popen("import time; time.sleep(100)", options))
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         return started[-1]
 
     monkeypatch.setattr("tenure.worker.supervisor.subprocess.Popen", interrupted)

@@ -1,6 +1,7 @@
 """The jobs of a chaos run: what each does, and what it tells the ledger.
 
 A result names the claim that made it, and so does the message of an error: the checker sees whose settlement was taken.
+Jobs with one natural key have one result, and it names the claim of the job that had the effect.
 Effects write a row each, into tables without any constraint: a second one would be there to be counted. One kind writes
 into another database, an SQLite file.
 """
@@ -12,6 +13,7 @@ import os
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -41,14 +43,15 @@ COLUMNS = "(job_id uuid not null, ref text not null, claim int not null)"
 TOGETHER = ("post", "grouped")
 """Kinds whose completion commits with what they have written."""
 
-EFFECTS = (*TOGETHER, "elsewhere")
+EFFECTS = (*TOGETHER, "natural", "elsewhere")
 """Kinds whose run leaves a row."""
 
-ALWAYS = ("quick", "threaded", "slow", "flaky", "failing", "snoozing", *EFFECTS)
+ALWAYS = ("quick", "threaded", "heavy", "batched", "slow", "flaky", "failing", "snoozing", *EFFECTS)
 """Kinds whose jobs always succeed in the end: none of them may be given up. Those of ``hopeless`` all are."""
 
 _SOON = Backoff("100ms", "1s")
 _PATIENT = 1000  # attempts: that none is given up is to be no matter of how often its worker was killed
+_SOME_WORK = 200_000  # some milliseconds
 _A_WHILE = 0.6 * LEASE  # seconds: whoever is stopped meanwhile wakes up when its lease is over
 
 app = Tenure()
@@ -80,6 +83,30 @@ def threaded(job: Job, ref: str) -> int:
     _begins(job, ref)
     time.sleep(0.02)
     return _ends(job)
+
+
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, cpu=True)
+def heavy(job: Job, ref: str) -> int:
+    """Works in a child."""
+    _begins(job, ref)
+    sum(range(_SOME_WORK))
+    return _ends(job)
+
+
+@dataclass
+class Item:
+    """The arguments of a job that runs with others."""
+
+    ref: str
+
+
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, batch=5, linger="20ms")
+async def batched(items: list[Item], jobs: list[Job]) -> list[int | Exception]:
+    """With others in one call, to ends of their own: some fail at their first attempt."""
+    for item, job in zip(items, jobs, strict=True):
+        _begins(job, item.ref)
+    await asyncio.sleep(0.02)
+    return [_fails(job, ConnectionError) if job.attempt == 1 and job.id.int % 4 == 0 else _ends(job) for job in jobs]
 
 
 @app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON)
@@ -139,6 +166,12 @@ async def grouped(tx: AsyncConnection, job: Job, ref: str) -> int:
     return await _posted(tx, job, ref)
 
 
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, effect=True, dedup=lambda order: order)
+async def natural(tx: AsyncConnection, job: Job, ref: str, order: str) -> int:
+    """The same, once for all jobs of an order: the row is the order's."""
+    return await _posted(tx, job, ref, order)
+
+
 @app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, once_ttl="1d")
 def elsewhere(job: Job, ref: str) -> int:
     """Writes a row into another database, once; its result is that of the run that did."""
@@ -162,9 +195,9 @@ def _posting(schema: str) -> str:
     return sql.SQL("insert into {} (job_id, ref, claim) values (%s, %s, %s)").format(effects_table(schema)).as_string()
 
 
-async def _posted(tx: AsyncConnection, job: Job, ref: str) -> int:
+async def _posted(tx: AsyncConnection, job: Job, ref: str, order: str | None = None) -> int:
     _begins(job, ref)
-    await tx.execute(_posting(app.schema), [job.id, ref, job.claims])
+    await tx.execute(_posting(app.schema), [job.id, order or ref, job.claims])
     return _ends(job)
 
 

@@ -38,12 +38,14 @@ class Verdict:
     Args:
         accepted: jobs that producers were promised.
         executed: jobs that were run, or have left an effect.
-        lost: promised, or run, and neither done, with evidence outside the queue's own records, nor given up for a reason.
+        lost: promised, or run, and neither done, with evidence outside the queue's own records, nor given up for a reason;
+            or not there though others of the same call are.
         unexpected: run without anybody having asked for them, or two jobs for one request.
         recovered: run although their producer never heard that they were accepted.
-        duplicate_runs: runs beyond the first, failures not counted.
-        unexplained_runs: those of them that no fault to an earlier run's process, or to all, explains.
-        duplicate_effects: effects beyond the first of a request.
+        duplicate_runs: runs beyond the first; failures are not counted, unless it ran again under the same claim.
+        unexplained_runs: those of them that no fault to an earlier run's process, or to all, explains: of two under one
+            claim always one.
+        duplicate_effects: effects beyond the first of a request, or of a natural key.
         stale_accepted: jobs of which an end was taken that the worker of that claim had not asked for.
         stuck: jobs that are neither done nor ended when all was healed and drained.
         over_attempted: jobs that ran more often than their attempts say, or than they may.
@@ -89,7 +91,7 @@ def judged(facts: Facts) -> Verdict:
     found = {
         "lost": _lost(facts),
         "unexpected": _unexpected(facts),
-        "unexplained_runs": [id for id, times, explained in again if not explained for _ in range(times)],
+        "unexplained_runs": [one.id for one in again for _ in range(one.unexplained)],
         "duplicate_effects": list(_repeated(facts.effects)),
         "stale_accepted": stale(facts),
         "stuck": [row.id for row in facts.rows if row.state in ("pending", "running")],
@@ -103,7 +105,7 @@ def judged(facts: Facts) -> Verdict:
         lost=len(found["lost"]),
         unexpected=len(found["unexpected"]),
         recovered=len(executed - facts.accepted.keys()),
-        duplicate_runs=sum(times for _, times, _ in again),
+        duplicate_runs=sum(one.times for one in again),
         unexplained_runs=len(found["unexplained_runs"]),
         duplicate_effects=len(found["duplicate_effects"]),
         stale_accepted=len(found["stale_accepted"]),
@@ -122,12 +124,19 @@ def judged(facts: Facts) -> Verdict:
 def _lost(facts: Facts) -> list[str]:
     """Jobs that were promised and are not where they should be; and others that ran and are nowhere."""
     ended = {(run.id, run.claim) for run in facts.runs if run.ended is not None and not run.failed}
-    left = {(effect.id, effect.claim) for effect in facts.effects}
+    left = {(named, effect.claim) for effect in facts.effects for named in (effect.id, effect.ref)}
     rows = {row.id: row for row in facts.rows}
     missing = [min(ids) for ids in facts.accepted.values() if not any(_kept(rows.get(id), ended, left) for id in ids)]
     promised = set().union(*facts.accepted.values())
     there = {run.id for run in facts.runs} | {effect.id for effect in facts.effects}
-    return missing + sorted(there - rows.keys() - promised)
+    return missing + sorted(there - rows.keys() - promised) + _torn(facts)
+
+
+def _torn(facts: Facts) -> list[str]:
+    """Of calls that were committed in part, what is missing and nobody was promised; by name, for it has no id."""
+    there = {row.ref for row in facts.rows}
+    torn = [refs - there for refs in facts.calls.values() if refs & there]
+    return sorted(set().union(*torn) - facts.accepted.keys())
 
 
 def _kept(row: Row | None, ended: set[tuple[str, int]], left: set[tuple[str, int]]) -> bool:
@@ -139,7 +148,9 @@ def _kept(row: Row | None, ended: set[tuple[str, int]], left: set[tuple[str, int
         case None | "cancelled":
             return False
         case "done":
-            return row is not None and (row.id, row.result) in (left if row.kind in EFFECTS else ended)
+            return row is not None and (
+                (row.order or row.id, row.result) in left if row.kind in EFFECTS else (row.id, row.result) in ended
+            )
         case _:
             return True
 

@@ -17,7 +17,7 @@ from tenure.chaos.told import Asked, Effect, Facts, Past, Row, Run, Struck
 
 _ROWS = """
 select id::text, payload ->> 'ref', kind, state::text, claims, attempts, max_attempts, releases + deferrals,
-       redrives, result, token::text,
+       redrives, result, token::text, payload ->> 'order',
        array(select jsonb_build_array(h -> 'claim', h -> 'class', h -> 'message',
                                       extract(epoch from (h ->> 'ended')::timestamptz)::float8)
              from jsonb_array_elements(history) with ordinality as t(h, n) order by n)
@@ -44,7 +44,7 @@ def gathered(ledger: Ledger, conn: Connection, schema: str, elsewhere: Path) -> 
         schema: the queue's.
         elsewhere: the other database.
     """
-    facts = _from_ledger(ledger)
+    facts = from_ledger(ledger)
     tables = {name: sql.Identifier(schema, name) for name in ("archive", "dead", "jobs")}
     ahead = _ahead(conn)
     for *columns, history in conn.execute(sql.SQL(_ROWS).format(**tables)):
@@ -67,36 +67,55 @@ def _past(claim: int, kind: str, message: str | None, ended: float, *, ahead: fl
     return Past(claim, kind, None if said is None else int(said[1]), ended - ahead)
 
 
-def _from_ledger(ledger: Ledger) -> Facts:
-    facts = Facts()
-    begun: dict[tuple[str, int, int], list[Run]] = {}
+def from_ledger(ledger: Ledger) -> Facts:
+    """What processes have said; rows and effects are the database's to tell."""
+    facts, runs = Facts(), _Runs()
     for line in ledger.lines():
         match line["event"]:
             case "attempt":
                 facts.attempted.add(line["ref"])
+                facts.calls.setdefault(line["call"], set()).add(line["ref"])
             case "accepted":
                 facts.accepted.setdefault(line["ref"], set()).add(line["id"])
-            case "begun":
-                pids = line["pid"], line["parent"]
-                run = Run(line["id"], line["ref"], line["claim"], pids, line["t"], attempt=line["attempt"])
-                begun.setdefault(_of(line), []).append(run)
-            case "ended" | "failed" | "stopped" as event:
-                # One claim may run twice in its worker: an effect that the database wants again.
-                runs = begun[_of(line)]
-                runs[-1] = _ended(runs[-1], event, line["t"])
+            case "begun" | "ended" | "failed" | "stopped" | "undone":
+                runs.hear(line)
             case "asked":
                 facts.asked.add(Asked(line["id"], line["claim"], line["token"], line["what"]))
             case "struck":
                 facts.faults.append(Struck(line["kind"], line["victim"], line["t"], line["seconds"]))
             case "fault":
                 facts.faults.append(Struck("point", line["pid"], line["t_monotonic"]))
-    facts.runs = [runs[-1] for runs in begun.values()]
+    facts.runs = runs.all
     return facts
 
 
-def _ended(run: Run, event: str, at: float) -> Run:
-    return run._replace(stopped=at) if event == "stopped" else run._replace(ended=at, failed=event == "failed")
+class _Runs:
+    """Puts runs together from what their processes tell, line by line."""
 
+    def __init__(self) -> None:
+        self._begun: dict[tuple[str, int, int], list[Run]] = {}
+        self._undone: set[tuple[str, int, int]] = set()
 
-def _of(line: dict[str, Any]) -> tuple[str, int, int]:
-    return line["id"], line["claim"], line["pid"]
+    @property
+    def all(self) -> list[Run]:
+        """Every run; an effect that was undone and made again in place has one."""
+        return [run for runs in self._begun.values() for run in runs]
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in what a handler tells, or its worker of an effect."""
+        whose = line["id"], line["claim"], line["pid"]
+        runs = self._begun.setdefault(whose, [])
+        match line["event"]:
+            case "begun":
+                if whose in self._undone:
+                    self._undone.discard(whose)
+                    runs.pop()
+                pids = line["pid"], line["parent"]
+                runs.append(Run(line["id"], line["ref"], line["claim"], pids, line["t"], attempt=line["attempt"]))
+            case "undone":
+                if runs:  # else its handler had not begun
+                    self._undone.add(whose)
+            case "stopped":
+                runs[-1] = runs[-1]._replace(stopped=line["t"])
+            case event:
+                runs[-1] = runs[-1]._replace(ended=line["t"], failed=event == "failed")

@@ -23,7 +23,7 @@ PLANT = "_TENURE_CHAOS_PLANT"
 WINDOW = 0.3
 """How long a producer waits between its promise and the commit, seconds, where that is the bug."""
 
-_DROPPED = 50  # of so many jobs one is dropped
+_SOME = 50  # of so many jobs one is dropped, or run twice
 
 Edits = dict[str, dict[str, str]]
 """For each SQL file what stands in place of what."""
@@ -82,11 +82,24 @@ def _drop() -> None:
     run = Attempts.run
 
     async def dropping(self: Attempts, kind: Any, job: Any, *more: Any) -> Any:
-        if not kind.effect and job.id.int % _DROPPED == 0:
+        if not kind.effect and job.id.int % _SOME == 0:
             return DONE
         return await run(self, kind, job, *more)
 
     Attempts.run = dropping  # type: ignore[method-assign,assignment]
+
+
+def _run_twice() -> None:
+    from tenure.worker.attempt import Attempts
+
+    run = Attempts.run
+
+    async def twice(self: Attempts, kind: Any, job: Any, *more: Any) -> Any:
+        if not kind.effect and job.id.int % _SOME == 0:
+            await run(self, kind, job, *more)
+        return await run(self, kind, job, *more)
+
+    Attempts.run = twice  # type: ignore[method-assign,assignment]
 
 
 def _settle_by_id() -> None:
@@ -217,5 +230,6 @@ PLANTS = {
     "attempt-on-failure": Plant(
         "an attempt is counted when it fails, not when it begins", _attempt_on_failure, "kill", "over_attempted"
     ),
+    "run-twice": Plant("one job in 50 is run twice under one claim", _run_twice, "kill", "unexplained_runs"),
 }
 """The bugs."""

@@ -28,9 +28,20 @@ from tenure.errors import OUTAGE, OutcomeUnknown
 from tenure.kind import Kind
 from tenure.store.connections import connect
 
-_SHORT = {"quick": 30, "threaded": 14, "flaky": 10, "post": 22, "grouped": 14, "elsewhere": 7, "hopeless": 3}
+_SHORT = {
+    "quick": 26,
+    "threaded": 12,
+    "batched": 14,
+    "flaky": 8,
+    "post": 18,
+    "grouped": 12,
+    "elsewhere": 7,
+    "hopeless": 3,
+}
+_ALONE = {"heavy": 6}  # one by one, too: there are as many children as cores
 _LONG = {"slow": 12, "failing": 6, "snoozing": 6}  # one by one: some are under way at any time, on each worker
 _MANY = 20  # jobs of one call
+_VERY_MANY = 100  # of one without keys, which is a COPY
 _PAUSE = 0.05  # seconds before a call is made again
 _LOOK = 0.5  # seconds between two looks at whoever gave the orders
 _OUTAGES = (*OUTAGE, OutcomeUnknown, psycopg.Error)
@@ -55,7 +66,7 @@ class Orders:
 
 
 class Producer:
-    """Enqueues single jobs, many at once, and some within a transaction of its own."""
+    """Enqueues single jobs, many at once, two for one thing, and some within a transaction of its own."""
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
@@ -67,9 +78,16 @@ class Producer:
     def run(self) -> None:
         """Enqueue at the given rate until stopped; after an outage it catches up."""
         started = time.monotonic()
-        ways = (self._one, self._one, self._one, self._many, self._in_a_transaction)
+        ways = {
+            self._one: 12,
+            self._many: 4,
+            self._in_a_transaction: 4,
+            self._two_of_an_order: 2,
+            self._very_many: 1,
+        }
         while not self.stopped.is_set():
-            self._chance.choice(ways)()
+            [way] = self._chance.choices(list(ways), list(ways.values()))
+            way()
             self.stopped.wait(max(0.0, started + self._made / self._orders.rate - time.monotonic()))
 
     def _one(self) -> None:
@@ -95,6 +113,27 @@ class Producer:
 
         self._answered(refs, call, keyed=True)
 
+    def _very_many(self) -> None:
+        kind = self._kind(_SHORT)
+        refs = [self._ref() for _ in range(_VERY_MANY)]
+
+        def call() -> None:
+            for ref, ticket in zip(refs, kind.enqueue_many_sync([{"ref": ref} for ref in refs]), strict=True):
+                _accepted(ref, ticket.id)
+
+        self._answered(refs, call, keyed=False)
+
+    def _two_of_an_order(self) -> None:
+        kind, order = app.kinds["natural"], self._ref()
+        for ref in (order, self._ref()):
+            if self.stopped.is_set():
+                return  # the first may not be there
+
+            def call(ref: str = ref) -> None:
+                _accepted(ref, kind.enqueue_sync(ref=ref, order=order, key=ref).id)
+
+            self._answered([ref], call, keyed=True)
+
     def _in_a_transaction(self) -> None:
         ref, kind = self._next()
 
@@ -112,7 +151,7 @@ class Producer:
     def _answered(self, refs: list[str], call: Callable[[], None], *, keyed: bool) -> None:
         """Make a call until it is answered, if it can be made again."""
         for ref in refs:
-            ledger().note("attempt", ref=ref, keyed=keyed)
+            ledger().note("attempt", ref=ref, keyed=keyed, call=refs[0])
         while True:
             try:
                 return call()
@@ -122,7 +161,7 @@ class Producer:
                 return None
 
     def _next(self) -> tuple[str, Kind]:
-        return self._ref(), self._kind({**_SHORT, **_LONG})
+        return self._ref(), self._kind({**_SHORT, **_ALONE, **_LONG})
 
     def _ref(self) -> str:
         self._made += 1

@@ -21,6 +21,20 @@ _AFTERMATH = 2 * LEASE  # seconds for which what a fault has done to leases can 
 Figures = dict[str, float | None]
 
 
+class Repeat(NamedTuple):
+    """A job that ran again without having failed.
+
+    Args:
+        id: of the job.
+        times: how often.
+        unexplained: of them, those that no fault explains.
+    """
+
+    id: str
+    times: int
+    unexplained: int
+
+
 class Interruption(NamedTuple):
     """A run that a fault to its process cut short.
 
@@ -46,17 +60,24 @@ def by_job(facts: Facts) -> Iterator[list[Run]]:
         yield sorted(runs, key=lambda run: run.at)
 
 
-def repeats(facts: Facts) -> Iterator[tuple[str, int, bool]]:
-    """For each job that ran again without having failed: how often, and whether a fault explains it."""
+def repeats(facts: Facts) -> Iterator[Repeat]:
+    """Each job that ran again; under one claim no fault explains that, and not that it failed either."""
     for runs in by_job(facts):
-        if (again := sum(not run.failed for run in runs) - 1) > 0:
-            pids = {0}.union(*(run.pids for run in runs[:-1]))
-            first, last = runs[0].at, runs[-1].at
-            explained = any(
-                fault.pid in pids and fault.at <= last and first <= fault.at + fault.seconds + _AFTERMATH
-                for fault in facts.faults
-            )
-            yield runs[0].id, again, explained
+        claims = {run.claim: run for run in reversed(runs)}  # the first run of each
+        twice = len(runs) - len(claims)
+        again = max(0, sum(not run.failed for run in claims.values()) - 1)
+        if again or twice:
+            yield Repeat(runs[0].id, again + twice, twice if _explained(runs, facts) else again + twice)
+
+
+def _explained(runs: list[Run], facts: Facts) -> bool:
+    """Whether a fault was done to the process of an earlier run, or to all, where it can have led to a later one."""
+    pids = {0}.union(*(run.pids for run in runs[:-1]))
+    first, last = runs[0].at, runs[-1].at
+    return any(
+        fault.pid in pids and fault.at <= last and first <= fault.at + fault.seconds + _AFTERMATH
+        for fault in facts.faults
+    )
 
 
 def interruptions(facts: Facts) -> Iterator[Interruption]:

@@ -41,13 +41,15 @@ def _completed(row: Row, asked: set[Asked], effects: set[int]) -> bool:
     """Whether another claim than the last one completed it."""
     if row.state != "done":
         return False
-    named = effects if row.result is None else effects | {row.result}
+    named = effects if row.result is None or row.order is not None else effects | {row.result}
     if row.kind != "elsewhere" and named - {
         row.claims
     }:  # what was done elsewhere stays done: the next one answers with it
         return True
-    # With an effect the completion is part of its transaction, and no settlement of its own.
-    return row.kind not in TOGETHER and not any(one.claim == row.claims and one.what == "complete" for one in asked)
+    # With an effect the completion is part of its transaction, and no settlement of its own. Of jobs with one natural key
+    # one has the effect, and the others are completed with its result.
+    together = row.kind in TOGETHER or (row.order is not None and bool(effects))
+    return not together and not any(one.claim == row.claims and one.what == "complete" for one in asked)
 
 
 def _failed(row: Row, asked: set[Asked]) -> bool:

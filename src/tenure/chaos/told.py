@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """One run of a job, as its handler told it.
+    """One run of a job, as its handler told it; there may be several of one claim, though there should not be.
 
     Args:
         id, ref: of the job.
@@ -69,6 +69,7 @@ class Row(NamedTuple):
         redrives: how often it was put back after it was dead, with all attempts before it.
         result: the claim that its result names.
         token: of the settlement that ended it.
+        order: its natural key: jobs with the same one have one effect and one result; None if it has none.
         history: its last failures.
     """
 
@@ -83,11 +84,12 @@ class Row(NamedTuple):
     redrives: int = 0
     result: int | None = None
     token: str | None = None
+    order: str | None = None
     history: tuple[Past, ...] = ()
 
 
 class Effect(NamedTuple):
-    """A row that an effect has written."""
+    """A row that an effect has written; ``ref`` is the job's, or its natural key."""
 
     id: str
     ref: str
@@ -116,6 +118,7 @@ class Facts:
     Args:
         attempted: names of the jobs that producers have tried to enqueue.
         accepted: for each name that they were promised, the ids.
+        calls: the names of jobs that were to be accepted together or not at all, by the first of them.
         runs, asked, rows, effects, faults: what happened.
     """
 
@@ -126,3 +129,4 @@ class Facts:
     effects: list[Effect] = field(default_factory=list)
     faults: list[Struck] = field(default_factory=list)
     asked: set[Asked] = field(default_factory=set)
+    calls: dict[str, set[str]] = field(default_factory=dict)

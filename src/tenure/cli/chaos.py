@@ -45,7 +45,8 @@ def chaos(
         typer.Option(
             metavar="BUG",
             help="Run with a bug, to see it caught: drop, settle-by-id, return-by-id, ack-before-commit, repeat-anew,"
-            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure. Then it ends with 0 only if it was caught.",
+            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure, run-twice. Then it ends with 0 only if it was"
+            " caught.",
             show_default=False,
         ),
     ] = None,
@@ -91,6 +92,7 @@ def chaos(
     from tenure.chaos.run import Wishes, run
     from tenure.chaos.timeline import draw, require_tools
 
+    dsn, schema = dsn or None, schema or None  # empty, as from a variable that is not set, is as left out
     wishes = Wishes(seconds, seed, workers, faults, plant, dsn, schema, evidence)
     if picture is not None:
         require_tools()

@@ -45,7 +45,7 @@ def worker(
     dsn: Dsn = None,
     schema: Schema = None,
 ) -> None:
-    """Run an app's jobs until SIGTERM or Ctrl-C; twice forces the end.
+    """Run an app's jobs until SIGTERM, Ctrl-C or the end of the terminal (SIGHUP); twice forces the end.
 
     The queue is the app's own; --dsn and --schema override it.
     """

@@ -29,17 +29,17 @@ from tenure.worker import wire
 from tenure.worker.attempt import Attempts
 from tenure.worker.hooks import run_hooks
 from tenure.worker.logs import begin_log
+from tenure.worker.wishes import wishes
 
 _PR_SET_PDEATHSIG = 1
 _LOOK = 0.5  # seconds between two looks at who our parent is
-_WISHES = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(target: str, descriptor: int) -> int:
     """Serve jobs from a socket until it closes."""
     parent = os.getppid()
     _die_with(parent)
-    for number in _WISHES:
+    for number in wishes():
         signal.signal(number, _leave_to_the_worker)
     begin_log("[child]")
     with socket.socket(fileno=descriptor) as ours:
@@ -93,7 +93,7 @@ async def _received(reader: asyncio.StreamReader) -> wire.Message | None:
 
 
 def _leave_to_the_worker(_number: int, _frame: FrameType | None) -> None:
-    """A terminal's Ctrl-C and a service manager's SIGTERM reach every process; the worker decides what becomes of us."""
+    """Ctrl-C, SIGHUP and a service manager's SIGTERM may reach every process; the worker decides what becomes of us."""
 
 
 def _keep_from_forks(ours: socket.socket) -> None:
@@ -102,7 +102,7 @@ def _keep_from_forks(ours: socket.socket) -> None:
 
     def forked() -> None:
         os.close(ours.detach())
-        for number in _WISHES:
+        for number in wishes():
             if signal.getsignal(number) is _leave_to_the_worker:
                 signal.signal(number, signal.SIG_DFL)
 

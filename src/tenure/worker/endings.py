@@ -10,7 +10,7 @@ from typing import cast
 from uuid import UUID
 
 from tenure.policy import Verdict
-from tenure.store.protocol import Complete, Completion
+from tenure.store.protocol import Complete, Completion, Snooze
 from tenure.worker.batches import Batch
 from tenure.worker.leases import Held, Leases
 from tenure.worker.outcome import DONE, Ends, Outcome, failed, settlement, timed_out
@@ -26,7 +26,7 @@ class Endings:
     Args:
         settler: gets the settlements.
         leases: what needs none leaves it.
-        counts: ``done``, ``failed``, ``duplicate`` ...
+        counts: ``done``, ``failed``, ``snoozed``, ``duplicate`` ...
         worker: this worker's name, for the history.
     """
 
@@ -55,9 +55,8 @@ class Endings:
         failed: dict[str, list[UUID]] = {}
         for held in batch.jobs:
             outcome = _judged(held, ends)
-            if outcome.failure is not None:
-                failed.setdefault(outcome.failure["type"], []).append(held.job.id)
-            self._end(held, outcome)
+            if (what := self._end(held, outcome)) is not None:
+                failed.setdefault(what, []).append(held.job.id)
         for what, ids in failed.items():  # one line for a call, however many jobs it had
             log.warning(
                 "%d jobs of kind %s failed in one call: %s; see: tenure jobs show %s",
@@ -68,9 +67,8 @@ class Endings:
             )
 
     def _settle(self, held: Held, outcome: Outcome) -> None:
-        outcome = _judged(held, outcome)
-        if outcome.failure is not None:
-            job, what = held.job, outcome.failure["type"]  # the message may hold arguments: it is in the job's history
+        job, what = held.job, self._end(held, _judged(held, outcome))
+        if what is not None:
             log.warning(
                 "job %s of kind %s failed in attempt %d of %d: %s; see: tenure jobs show %s",
                 job.id,
@@ -80,17 +78,21 @@ class Endings:
                 what,
                 job.id,
             )
-        self._end(held, outcome)
 
-    def _end(self, held: Held, outcome: Outcome) -> None:
-        self._counts[outcome.end] += 1
+    def _end(self, held: Held, outcome: Outcome) -> str | None:
+        """Count and settle it; answers the error's type if it has failed, for its message may hold arguments.
+
+        A handler that says "not yet" has not failed, unless it has said so too often.
+        """
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
+        snoozed = asked is not None and asked[0] is Snooze
+        self._counts["snoozed" if snoozed else outcome.end] += 1
         if asked is not None:
             self._settler.put(held, asked)
-            return
-        if outcome.end == "lost":
-            self._counts["stale"] += 1
-        self._leases.drop(held)
+        else:
+            self._counts["stale"] += outcome.end == "lost"
+            self._leases.drop(held)
+        return None if snoozed or outcome.failure is None else str(outcome.failure["type"])
 
 
 def ours(work: Work, error: Exception) -> Outcome:

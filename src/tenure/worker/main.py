@@ -14,11 +14,10 @@ from tenure.loading import load
 from tenure.worker.logs import begin_log
 from tenure.worker.options import Exit, Options
 from tenure.worker.supervisor import supervise
+from tenure.worker.wishes import wishes
 from tenure.worker.worker import Worker
 
 log = logging.getLogger("tenure.worker")
-
-_WISHES = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(target: str, options: Options) -> int:
@@ -76,10 +75,11 @@ def _to_its_end(loop: asyncio.AbstractEventLoop, worker: Worker) -> Exit:
 
 async def _run(worker: Worker) -> Exit:
     loop = asyncio.get_running_loop()
-    for number in _WISHES:
+    heard = wishes()
+    for number in heard:
         loop.add_signal_handler(number, worker.stop)
     code = await worker.run()
-    for number in _WISHES:
+    for number in heard:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)  # it is ending; a late wish must not change how
     if code in (Exit.LEFT_RUNNING, Exit.STUCK):

@@ -25,6 +25,7 @@ from types import FrameType
 from tenure.errors import ConfigError
 from tenure.worker.logs import begin_log
 from tenure.worker.options import Exit, Options
+from tenure.worker.wishes import wishes
 
 log = logging.getLogger("tenure.supervisor")
 
@@ -83,7 +84,7 @@ class Supervisor:
         Raises:
             ConfigError: a process says that it cannot work like this.
         """
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {number: signal.signal(number, self._on_signal) for number in wishes()}
         try:
             while not all(place.done for place in self._places):
                 self._pass_on()
