@@ -28,7 +28,7 @@ from tests.chaos.test_checker import run as checked
 from tests.cli.conftest import Answer, command, environment, here
 from tests.docs.pages import ROOT
 
-TRIES = 4
+TRIES = 8
 """Seeds that are tried: a bug shows when a fault meets it, and a schedule may miss it."""
 
 CUT_OFF = 3
@@ -83,6 +83,7 @@ def _fell(one: Run, fault: Struck) -> bool:
     return fault.kind == "isolate" and end is not None and fault.at < end < fault.at + fault.seconds
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_bug_is_caught(plant: str, tmp_path: Path) -> None:
     _, _, faults, wrong = PLANTS[plant]

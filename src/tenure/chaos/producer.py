@@ -85,6 +85,8 @@ class Producer:
             self._two_of_an_order: 2,
             self._very_many: 1,
         }
+        if plants.planted() == "ack-before-commit":
+            ways = {self._in_a_transaction: 1}  # where it can show
         while not self.stopped.is_set():
             [way] = self._chance.choices(list(ways), list(ways.values()))
             way()
