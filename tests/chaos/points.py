@@ -197,7 +197,7 @@ def _migrated(place: Place) -> None:
 
 
 def _produced(orders: Orders) -> None:
-    producer = Producer(orders)
+    producer = Producer(orders, children=False)  # a child is a new interpreter, in each of the workers that are killed
     signal.signal(signal.SIGTERM, lambda *_: producer.stopped.set())
     producer.run()
 

@@ -66,10 +66,16 @@ class Orders:
 
 
 class Producer:
-    """Enqueues single jobs, many at once, two for one thing, and some within a transaction of its own."""
+    """Enqueues single jobs, many at once, two for one thing, and some within a transaction of its own.
 
-    def __init__(self, orders: Orders) -> None:
+    Args:
+        orders: how many, where.
+        children: also jobs that want a child process, of which a worker has to start some.
+    """
+
+    def __init__(self, orders: Orders, *, children: bool = True) -> None:
         self._orders = orders
+        self._single = {**_SHORT, **_LONG, **(_ALONE if children else {})}
         self._chance = random.Random(orders.seed)  # noqa: S311 - to be repeated, not to be secret
         self._made = 0
         self.stopped = threading.Event()
@@ -163,7 +169,7 @@ class Producer:
                 return None
 
     def _next(self) -> tuple[str, Kind]:
-        return self._ref(), self._kind({**_SHORT, **_ALONE, **_LONG})
+        return self._ref(), self._kind(self._single)
 
     def _ref(self) -> str:
         self._made += 1
