@@ -30,6 +30,12 @@ USED = {
     "sweep on": {"jobs_leases", "jobs_pkey"},
     "next_expiry": {"jobs_leases"},
     "expire": {"jobs_expiring", "jobs_pkey"},
+    "accept_one shedding": {"jobs_claim", "jobs_pkey"},
+    "accept_one shedding newest": {"jobs_claim", "jobs_pkey"},
+    "accept shedding": {"jobs_claim", "jobs_pkey"},
+    "move": {"jobs_claim", "jobs_pkey"},
+    "move on": {"jobs_claim", "jobs_pkey"},
+    "move_suspects": {"jobs_suspects", "jobs_pkey"},
 }
 """By which indexes jobs are found; everywhere else by primary key alone: partial indexes are full of dead entries."""
 
@@ -58,6 +64,10 @@ MOST_BUFFERS = {
     "next_expiry": 20,
     "accept one": 200,
     "accept_one": 100,
+    "accept_one bounded": 150,
+    "accept_one refused": 60,
+    "accept_one shedding": 400,
+    "accept_one shedding newest": 400,
     "look_up": 100,
     "look_up_key": 20,
     "dedup": 50,
