@@ -294,8 +294,8 @@ class Explained:
             bounded.prepare(self.conn)
         self._told.clear()
         self._store.run(op, self.conn)
-        told = [_parsed(message) for message in self._told]
         self.conn.pgconn.exec_(b"rollback")
+        told = [_parsed(message) for message in self._told]
         said = [plan for plan in told if plan["Query Text"].startswith("--")]
         [outer] = [_plan(plan["Plan"]) for plan in said]
         inner = [] if bounded is None else [_plan(plan["Plan"]) for plan in told if plan not in said]
