@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure import bounds
+from tenure import QueueDraining, QueueFull, bounds
 from tenure.job import Accepted, State
 from tenure.store import protocol as ops
 from tenure.store.protocol import Store
@@ -132,7 +132,7 @@ def test_more_at_once_than_may_ever_wait_is_told_so(store: Store) -> None:
     told = offer(store, new(), new(), new())
     assert answers(told) == ["full"] * 3
     assert room(told[0])["never"] is True
-    assert isinstance(error := bounds.error(told[0], 3), bounds.QueueFull)
+    assert isinstance(error := bounds.error(told[0], 3), QueueFull)
     assert error.retry_after is None
     assert "3 jobs at once can never go into queue 'q'" in error.what
 
@@ -314,7 +314,7 @@ def test_a_queue_that_drains_accepts_nothing_new_and_runs_what_it_holds(store: S
     assert drain(store) == {QUEUE: False}
     told = offer(store, new())
     assert answers(told) == ["draining"]
-    assert isinstance(bounds.error(told[0], 1), bounds.QueueDraining)
+    assert isinstance(bounds.error(told[0], 1), QueueDraining)
     assert answers(offer(store, new(key="k"), new())) == ["draining"] * 2
     assert answers(offer(store, *(new() for _ in range(100)))) == ["draining"] * 100
     [leased] = claim(store)

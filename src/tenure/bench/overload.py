@@ -1,9 +1,9 @@
 """``overload``: twice as many jobs are offered as the worker can do, and its queue is bounded.
 
-Four stretches in one run. The capacity: what the worker does while enough waits, whoever put it there. Half of that, one job
-a call: how long jobs wait when all is well. Twice the capacity, for as long as is asked: each offer is accepted or
-refused, and what counts is how much gets done, and how much ever waits. Then half of it again: how long it takes until jobs
-wait no longer than before.
+Four stretches in one run. The capacity: what the worker does while enough waits, whoever put it there. Half of that, one
+job a call: how long jobs wait when all is well. Twice the capacity, for as long as is asked: each offer is accepted or
+refused, and what counts is how much gets done, and how much ever waits. Then half of it again: how long it takes until
+jobs wait no longer than before.
 """
 
 from __future__ import annotations

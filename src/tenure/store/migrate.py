@@ -114,7 +114,7 @@ def _make_functions(conn: Connection, schema: str) -> None:
         "select p.proname, p.prosrc from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s",
         [schema],
     ).fetchall()
-    for made in (function(name, schema) for name in FUNCTIONS):
+    for made in (function(name, schema) for name in (*DEFINERS, *FUNCTIONS)):
         if not any(name == made.name and made.digest in body and body in made.text for name, body in there):
             conn.execute(made.text)
             if made.name in DEFINERS:

@@ -22,13 +22,13 @@ _VALUE = re.compile(r"%\((\w+)\)s")
 _ARRAY = re.compile(r"(%\(\w+\)s)::(\w+)\[\]")
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
-DEFINERS = ("units", "fill", "shed", "measure", "admit", "bind")
+DEFINERS = ("fill", "shed", "measure", "admit", "bind")
 """Functions that run with the rights of the schema's owner, for statements of roles that have fewer."""
 
 _PIECES = ("dead", "failed")  # fragments that functions share with transitions
 
-FUNCTIONS = (*DEFINERS, "enqueue_many", "enqueue")
-"""What is kept in the database, in the order in which it is made."""
+FUNCTIONS = ("enqueue_many", "enqueue")
+"""Functions for those who speak SQL, in the order in which they are made."""
 
 # The columns of what has ended, archived or dead, in the order in which they are written.
 _ENDED = (

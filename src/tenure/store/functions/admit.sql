@@ -33,7 +33,7 @@ begin
         return null;
     end if;
     depth := ('tenure.bound_' || q.number || '_depth')::regclass;
-    units := tenure.units(q.max_depth, q.max_bytes);
+    units := least(q.max_depth, q.max_bytes / 256 + 1);  -- as in measure
     wanted := ceil(greatest(admit.jobs * (units / coalesce(q.max_depth, 'infinity'::float8)),
                             admit.bytes * (units / coalesce(q.max_bytes, 'infinity'::float8)), 1));
     told := jsonb_build_object('queue', q.name, 'when_full', q.when_full, 'max_depth', q.max_depth, 'max_bytes', q.max_bytes);

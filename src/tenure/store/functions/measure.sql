@@ -3,7 +3,7 @@
 --
 -- What is written down are registers: sequences, one number each, read and written outside of transactions. So whoever counts in
 -- a transaction that stays open for an hour holds up nobody, and no row is changed by every job. "depth" is the estimate, in
--- units of which the bound is "most": it goes up with each job at the door (admit), and is set right here. "next" is when
+-- units (as many as the bound has jobs, or pieces of 256 bytes where that is less): it goes up with each job at the door (admit), and is set right here. "next" is when
 -- it may be counted again, in microseconds since 1970: a tenth of the time at the most is spent on counting. "at" is when
 -- it was counted last, "rate" how many thousandths of a unit leave a second, averaged over some seconds.
 --
@@ -35,7 +35,7 @@ begin
         return null;
     end if;
     mark := 'tenure.bound_' || q.number;
-    units := tenure.units(q.max_depth, q.max_bytes);
+    units := least(q.max_depth, q.max_bytes / 256 + 1);
     lock := hashtextextended(mark, 1);
     if current_setting('transaction_isolation') = 'read committed'
        and (anyway or pg_sequence_last_value((mark || '_next')::regclass) <= extract(epoch from clock_timestamp()) * 1000000) then
