@@ -67,10 +67,11 @@ class NewJob(NamedTuple):
         return quiet(self)
 
 
-Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result"]
+Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result", "full", "draining"]
 """What the door says to one job: ``new``; ``same``: the key's job, same content; ``replaced``: the key's job, changed to
 what was offered; ``conflict``: the key's job has other content; ``too_large``; ``no_result``: its result would be kept
-nowhere. The last three store nothing."""
+nowhere; ``full``: its queue has no room for all that is new in this call; ``draining``: its queue accepts nothing. The last
+five store nothing."""
 
 
 class Accepted(NamedTuple):
@@ -83,6 +84,7 @@ class Accepted(NamedTuple):
         result: JSON text of its result, where it has ended with one.
         held: fingerprint of the job that holds the key, hex.
         given: fingerprint of what was offered, hex.
+        room: JSON text of why its queue has no room, where the answer is ``full`` or ``draining``; see ``tenure.bounds``.
     """
 
     id: UUID
@@ -91,6 +93,7 @@ class Accepted(NamedTuple):
     result: str | None
     held: str | None
     given: str | None
+    room: str | None = None
 
     def __repr__(self) -> str:
         return quiet(self)

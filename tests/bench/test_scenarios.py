@@ -152,6 +152,17 @@ def test_an_offer_that_no_machine_reaches_is_told_and_ends_with_1(dsn: str) -> N
     assert 0 < told["offered_per_s"] < 9_500_000
 
 
+def test_overload(dsn: str) -> None:
+    answer = measured(dsn, "overload", "--seconds", 1)
+    told = answer.json
+    assert told["scenario"] == "overload"
+    assert answer.code in (0, 1)  # in a second on a busy machine it may do less
+    assert told["offered_per_s"] > 0
+    assert told["accepted_per_s"] + told["refused_per_s"] == pytest.approx(told["offered_per_s"], abs=2)
+    assert told["goodput"] == pytest.approx(told["jobs_per_s"] / told["capacity_per_s"], abs=0.01)
+    assert told["beyond"] == max(0, told["deepest"] - told["max_depth"])
+
+
 def test_backlog(dsn: str) -> None:
     told = checked(measured(dsn, "backlog", "--jobs", 1500), "backlog", 1500, {"p50_ms", "p99_ms"})
     assert [(point["depth"], point["scheduled"], point["archived"]) for point in told["points"]] == [

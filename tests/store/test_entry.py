@@ -91,7 +91,7 @@ def test_whichever_way_jobs_take_the_rows_are_the_same(postgres: PostgresStore, 
     rows = []
     for way in (singly, as_arrays, as_a_stream):
         again = [job._replace(id=uuid4()) for job in offered]
-        assert [told[1:] for told in way(postgres, again)] == [("new", State.PENDING, None, None, None)] * len(offered)
+        assert [told[1:] for told in way(postgres, again)] == [("new", State.PENDING, *[None] * 4)] * len(offered)
         rows.append([row[1:] for row in stored(postgres, again)])
     assert rows[0] == rows[1] == rows[2]
 

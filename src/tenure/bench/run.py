@@ -11,6 +11,7 @@ from tenure.bench.backlog import backlog
 from tenure.bench.effects import effects
 from tenure.bench.enqueue import enqueue
 from tenure.bench.latency import latency
+from tenure.bench.overload import overload
 from tenure.bench.pinned import pinned
 from tenure.bench.process import process, scale
 from tenure.bench.report import Report
@@ -37,6 +38,7 @@ SCENARIOS = {
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
     "latency": Scenario(latency, {"seconds": 10.0}),
     "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot", "offered": 0}),
+    "overload": Scenario(overload, {"seconds": 180.0}),
     "backlog": Scenario(backlog, {"jobs": 1_000_000}),
     "effects": Scenario(effects, {"jobs": 5_000, "rounds": 3}),
     "scale": Scenario(scale, {"jobs": 50_000, "processes": 4, "rounds": 3}),

@@ -105,7 +105,7 @@ def enqueue(
 
 
 def _one(dsn: str | None, schema: str | None, job: NewJob, given: Given, as_json: bool) -> None:
-    from tenure.offer import refusal
+    from tenure.offer import accept, refusal
     from tenure.registered import find
     from tenure.store.protocol import ListKinds
 
@@ -113,7 +113,7 @@ def _one(dsn: str | None, schema: str | None, job: NewJob, given: Given, as_json
         kind = find(app.store.run(ListKinds()), given.kind or "", given.version)
         kind.check(job.payload)
         op = kind.accept([job], max_bytes=app.payload_limit, queue=given.queue)
-        [accepted] = app.store.run(op)
+        [accepted] = accept(app.store, op, app.refusals)
     if refused := refusal(op, job, accepted):
         raise refused
     told = {"id": accepted.id, "answer": accepted.answer, "state": accepted.state, "queue": op.queue}

@@ -22,11 +22,13 @@ from functools import singledispatchmethod
 from typing import Any, Literal, Protocol, TypeVar, cast
 from uuid import UUID
 
+from tenure.bounds import refused_for
 from tenure.errors import InvalidPayload
 from tenure.job import Accepted, CancelReason, DeadReason, Job, NewJob, Record, State
 from tenure.store import protocol as ops
 from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
+from tenure.store.memory_bounds import SHED, room
 from tenure.store.memory_rows import Effect, Key, Row, over, under
 
 T = TypeVar("T")
@@ -107,10 +109,29 @@ class MemoryStore:
             jobs = [new._replace(payload=jsonb_text(new.payload), headers=_stored(new.headers)) for new in op.jobs]
         except ValueError as error:
             raise InvalidPayload(f"PostgreSQL could not keep this payload: {error}.") from error
-        return [self._accept_or_replace(op, new) for new in jobs]
+        room = self._room(op, jobs)
+        return [self._accept_or_replace(op, new, room) for new in jobs]
 
-    def _accept_or_replace(self, op: ops.Accept, new: NewJob) -> Accepted:
-        told = self._accept_one(op, new)
+    def _room(self, op: ops.Accept, jobs: Sequence[NewJob]) -> str | None:
+        """Why there is no room for all that are new, or None; makes room where the queue says so."""
+        queue = self._queue(op.queue)
+        if queue.when_full is None and not queue.draining:
+            return None
+        new = {
+            job.key or job.id: job
+            for job in reversed(jobs)
+            if len(job.payload.encode()) <= op.max_bytes
+            and not self._find(job.id)
+            and (job.key is None or not self._held(op.queue, job.key))
+        }
+        return room(queue, list(new.values()), list(self._hot(op.queue, State.PENDING)), self._shed) if new else None
+
+    def _shed(self, row: Row) -> None:
+        row.remember(self._at, json.dumps({"class": "shed", "type": "Shed", "message": SHED}))
+        self._end(row, State.DEAD, "shed")
+
+    def _accept_or_replace(self, op: ops.Accept, new: NewJob, room: str | None) -> Accepted:
+        told = self._accept_one(op, new, room)
         if not new.replace or told.id == new.id or told.answer not in ("same", "conflict"):
             return told
         changes = ops.Replace(op.queue, op.kind, op.version, op.fingerprint_kind, [new._replace(id=told.id)])
@@ -136,7 +157,7 @@ class MemoryStore:
         elder = {alias for row in self._kinds.values() if row.name == op.kind for alias in row.aliases}
         return {op.kind, op.fingerprint_kind, *elder}
 
-    def _accept_one(self, op: ops.Accept, new: NewJob) -> Accepted:
+    def _accept_one(self, op: ops.Accept, new: NewJob, room: str | None) -> Accepted:
         given = _fingerprint(op.fingerprint_kind, new.payload) if new.key is not None else None
         if len(new.payload.encode()) > op.max_bytes:
             return Accepted(new.id, "too_large", State.PENDING, None, None, given)
@@ -144,9 +165,11 @@ class MemoryStore:
             return Accepted(new.id, "no_result", State.PENDING, None, None, given)
         if known := self._find(new.id):
             return Accepted(new.id, "same", known.state, known.result, given, given)
+        if new.key is not None and (held := self._held(op.queue, new.key)) and given is not None:
+            return self._held_answer(held, given)
+        if room is not None:
+            return refused_for(new, room)._replace(given=given)
         if new.key is not None and given is not None:
-            if held := self._held(op.queue, new.key):
-                return self._held_answer(held, given)
             self._keys[op.queue, new.key] = Key(new.id, op.kind, given, self._operator(op.kind, "key_ttl", op.key_ttl))
         self.hot[new.id] = self._new_row(op, new)
         return Accepted(new.id, "new", State.PENDING, None, given, given)
@@ -599,6 +622,37 @@ class MemoryStore:
             if changed[name]:
                 self._queues[name] = self._queue(name)._replace(paused=op.paused)
         return changed
+
+    @_do.register
+    def _drain_queues(self, op: ops.DrainQueues) -> dict[str, bool]:
+        known = self._queues.keys() | {row.queue for row in self.hot.values()}
+        meant = known if op.queues is None else known.intersection(op.queues)
+        changed = {name: self._queue(name).draining is not op.draining for name in sorted(meant)}
+        for name in meant:
+            if changed[name]:
+                self._queues[name] = self._queue(name)._replace(draining=op.draining)
+        return changed
+
+    @_do.register(ops.Move)
+    @_do.register(ops.MoveSuspects)
+    def _move(self, op: ops.Move | ops.MoveSuspects) -> list[ops.Moved]:
+        suspects = isinstance(op, ops.MoveSuspects)
+        rows = [
+            row
+            for row in self._hot(op.queue, State.PENDING)
+            if row.gate is None and row.suspect is suspects and op.kind in (None, row.kind)
+        ]
+        places = sorted((0 if suspects else row.priority, row.available_at, row.seq, row) for row in rows)
+        if op.after_at is not None and op.after_seq is not None:
+            after = (op.after_priority or 0 if isinstance(op, ops.Move) else 0, op.after_at, op.after_seq)
+            places = [place for place in places if place[:3] > after]
+        for *_, row in places[: op.limit]:
+            row.queue = op.to
+        return [ops.Moved(row.id, row.priority, row.available_at, row.seq) for *_, row in places[: op.limit]]
+
+    @_do.register
+    def _measure(self, op: ops.Measure) -> bool:
+        return self._queue(op.queue).when_full is not None
 
     @_do.register
     def _pause_if_restored(self, _op: ops.PauseIfRestored) -> None:

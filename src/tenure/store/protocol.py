@@ -54,7 +54,8 @@ class Store(Protocol):
 class Accept(Op[list[Accepted]]):
     """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
 
-    Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here.
+    Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here. Where
+    the queue is bounded and has no room for all that are new, or drains, none of these is stored.
 
     Args:
         kind: name to store.
@@ -649,13 +650,29 @@ class SetKind(Op[bool]):
 
 
 class QueueRow(NamedTuple):
-    """A queue's settings; ``slo`` seconds of lag, ``retention`` days ended jobs are kept (0: not at all)."""
+    """A queue's settings; ``slo`` seconds of lag, ``retention`` days ended jobs are kept (0: not at all).
+
+    Args:
+        max_depth, max_bytes: most jobs that may wait, and bytes of their payloads; None: any number. See ``tenure.bounds``.
+        when_full: what becomes of new jobs then: ``reject``, ``wait`` or ``shed``; None where it has no bound.
+        wait_limit: longest wait, seconds.
+        shed: which jobs make room, ``oldest`` or ``newest``.
+        exact: the bound is never exceeded by new jobs.
+        draining: nothing new is accepted.
+    """
 
     name: str
     owner: str | None
     slo: float | None
     paused: bool
     retention: int | None
+    max_depth: int | None = None
+    max_bytes: int | None = None
+    when_full: str | None = None
+    wait_limit: float | None = None
+    shed: str | None = None
+    exact: bool = False
+    draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,6 +702,72 @@ class PauseQueues(Op[dict[str, bool]]):
 
     queues: Sequence[str] | None
     paused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DrainQueues(Op[dict[str, bool]]):
+    """Have queues accept nothing new, or accept again. Touches no job: what they hold is run, and a held key is answered.
+    An Accept that is under way may still commit.
+
+    Answers each of the queues that are meant and there (known, or holding jobs), and whether this has changed it.
+
+    Args:
+        queues: which; None for all.
+        draining: False to let them accept again.
+    """
+
+    queues: Sequence[str] | None
+    draining: bool = True
+
+
+class Moved(NamedTuple):
+    """A job that was moved, and where it stood: from there on the next call looks."""
+
+    id: UUID
+    priority: int
+    available_at: datetime
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Op[list[Moved]]):
+    """Put pending jobs into another queue, each by itself: what is locked, gated or not pending stays.
+
+    Answers those it moved. A key stays in the queue where it was accepted, and its row names the new one; the key's dedup
+    rows stay with it. Each job keeps its place by age. Suspects have places of their own, see ``MoveSuspects``.
+
+    Args:
+        to: the other queue, which is not asked whether it has room.
+        kind: of which kind; None: any.
+        after_priority, after_at, after_seq: where to go on: the last one that an earlier call answered.
+    """
+
+    queue: str
+    to: str
+    kind: str | None = None
+    after_priority: int | None = None
+    after_at: datetime | None = None
+    after_seq: int | None = None
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSuspects(Op[list[Moved]]):
+    """The same for suspects, in order of their age."""
+
+    queue: str
+    to: str
+    kind: str | None = None
+    after_at: datetime | None = None
+    after_seq: int | None = None
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Op[bool]):
+    """Count what waits in a bounded queue, unless that was done a moment ago; False where it has no bound."""
+
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,13 @@ _VALUE = re.compile(r"%\((\w+)\)s")
 _ARRAY = re.compile(r"(%\(\w+\)s)::(\w+)\[\]")
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
+DEFINERS = ("fill", "shed", "measure", "admit", "bind")
+"""Functions that run with the rights of the schema's owner, for statements of roles that have fewer."""
+
+_PIECES = ("dead", "failed")  # fragments that functions share with transitions
+
 FUNCTIONS = ("enqueue_many", "enqueue")
-"""What is kept in the database, in the order in which it is made."""
+"""Functions for those who speak SQL, in the order in which they are made."""
 
 # The columns of what has ended, archived or dead, in the order in which they are written.
 _ENDED = (
@@ -131,12 +136,15 @@ class Function(NamedTuple):
 def function(name: str, schema: str) -> Function:
     """The function in ``functions/<name>.sql`` for a schema.
 
-    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values.
+    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values; others are
+    fragments.
     """
 
     def piece(match: re.Match[str]) -> str:
         if match[1] == "digest":
             return match[0]
+        if match[1] in _PIECES:
+            return _VALUE.sub(r"args.\1", _expanded(match[0]))
         return _VALUE.sub(r"args.\1", _expanded(_read(f"sql/{match[1]}.sql")).rstrip())
 
     text = in_schema(_PIECE.sub(piece, _read(f"functions/{name}.sql")), schema)

@@ -186,6 +186,14 @@ begin
         for told in
 {accept}
         loop
+            if told.room is not null then
+                raise exception using errcode = 'TN003',
+                    message = case when told.answer = 'draining'
+                        then format('Queue %L is being drained: it accepts nothing new.', args.queue)
+                        else format('Queue %L is full.', args.queue) end,
+                    detail = told.room,
+                    hint = 'Nothing was stored. Try again after a while; this ends the transaction unless a savepoint holds it.';
+            end if;
             place := places[told.ord];
             ids[place] := told.id;
             answers[place] := told.answer;

@@ -6,7 +6,8 @@
 -- winner. Expired keys are locked and new ones inserted in order of the key, so two calls cannot wait for each other. An
 -- expired key is removed in the same statement: two that find it expired meet at its row, and the second finds the first
 -- one's new row. A key that another session committed after this statement began is not visible to it: answer 'unseen',
--- and the caller looks again. Keys and jobs are looked up one by one, laterally or by an array: a join would let the planner
+-- and the caller looks again. Where the queue has no room for all that are new, none of them is stored, and none of their keys;
+-- what stands behind a held key is answered all the same. Keys and jobs are looked up one by one, laterally or by an array: a join would let the planner
 -- read all of them as long as it knows little of the table.
 with
 asked as materialized (
@@ -25,10 +26,11 @@ asked as materialized (
         as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, ord)
 ),
 {policy},
+{admission},
 first as materialized (
     select distinct on (a.key) a.key, a.id, a.fingerprint
     from asked a
-    where a.key is not null and a.refused is null
+    where a.key is not null and a.refused is null and not exists (select from admission m where m.room is not null)
     order by a.key, a.ord
 ),
 expired as materialized (
@@ -71,6 +73,8 @@ select a.ord,
        case
            when a.refused is not null then a.refused
            when w.job_id = a.id then 'new'
+           when m.room is not null and k.job_id is null and j.state is null then
+               case when m.room::jsonb -> 'draining' is null then 'full' else 'draining' end
            when a.key is null then 'same'
            when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'
            when coalesce(w.fingerprint, k.fingerprint) <> a.fingerprint then 'conflict'
@@ -80,18 +84,22 @@ select a.ord,
             else coalesce(k.state::text, j.state::text, 'pending') end as state,
        case when w.key is null then k.result::text end as result,
        encode(coalesce(w.fingerprint, k.fingerprint), 'hex') as held,
-       encode(a.fingerprint, 'hex') as given
+       encode(a.fingerprint, 'hex') as given,
+       case when k.job_id is null and j.state is null then m.room end as room
 from asked a
 left join won w on w.key = a.key
 left join accepted c on c.id = a.id and a.key is null  -- simply new
+left join admission m on true
 cross join policy p
 left join lateral (
-    select k.job_id, k.fingerprint, k.state, k.result from tenure.keys k
+    select k.job_id, k.fingerprint, k.state, k.result, k.moved_to from tenure.keys k
     where k.queue = %(queue)s and k.key = a.key and w.key is null and (k.expires_at is null or k.expires_at > p.now)
     limit 1
 ) k on true
 left join lateral (
-    select j.state from tenure.jobs j where j.id = coalesce(k.job_id, a.id) and j.queue = %(queue)s and w.key is null limit 1
+    select j.state from tenure.jobs j
+    where j.id = coalesce(k.job_id, a.id) and j.queue = coalesce(k.moved_to, %(queue)s) and w.key is null
+    limit 1
 ) j on true
 where c.id is null and {accepted_rings}
 order by a.ord

@@ -1,5 +1,5 @@
 -- accept_one: (nothing) -> pending, one job without a key that does not ask for its result. Answers its id if it is simply
--- new; otherwise nothing was stored, and accept.sql says why.
+-- new, or why its queue has no room; otherwise nothing was stored, and accept.sql says why.
 --
 -- Why it is safe: it is accept.sql of one job that has nothing to compare: the same limit, the same row. An insert under an
 -- id that is there, or is being committed, waits for that and stores nothing. Whatever its values are, the plan costs the
@@ -15,11 +15,14 @@ asked as (
     ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers)
 ),
 {policy},
+{admission},
 accepted as (
     {entered}
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
-select id
+select id, null::text as room
 from accepted
 where {accepted_rings}
+union all
+select null, m.room from admission m where m.room is not null
