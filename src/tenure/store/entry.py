@@ -13,7 +13,7 @@ from tenure.job import Accepted, NewJob, State
 from tenure.store.arrays import column
 from tenure.store.protocol import Accept
 from tenure.store.statements import statement
-from tenure.store.stream import Terms, blocks, can_stream
+from tenure.store.stream import Terms, blocks, can_stream, has_order
 
 THERE_ALREADY: Final = "23505"
 
@@ -33,7 +33,8 @@ def entering_alone(op: Accept, schema: str) -> Script[list[Accepted]]:
     if can_stream(op):
         [terms] = yield Statement(statement("accept_terms", schema), _terms(op))
         try:
-            yield Statement(statement("accept_copy", schema), stream=blocks(op, Terms(*terms)))
+            said = "accept_copy_ordered" if has_order(op) else "accept_copy"
+            yield Statement(statement(said, schema), stream=blocks(op, Terms(*terms)))
         except Exception as error:
             if sqlstate(error) != THERE_ALREADY:
                 raise
