@@ -6,7 +6,7 @@
 -- a little more now and then, for what was committed late; and page by page everything that waits, key by key, for what was
 -- committed very late. Each look at more is paced by what it costs, as with claims (worker/lows.py).
 --
--- Why it is safe: the lock of the queue's row lets one promoter be at it, and what it goes by is read after that lock. A key
+-- Why it is safe: a lock of the transaction lets one promoter be at it, and what it goes by is read after that lock. A key
 -- that has nobody admitted gets no other one from anybody else: a settlement hands over while it holds the job that is, see
 -- hand_over.sql, and until it commits that one is seen here. Where the head runs, an arrival is left to its settlement, and that
 -- sees it, if it has not begun yet: so the head is locked, and if that cannot be had at once, or it has changed, the key is
@@ -36,14 +36,12 @@ begin
         return query select 0, 0, false;
         return;
     end if;
-    select p.* into args.place from tenure.promoters p where p.queue = args.queue for update skip locked;
-    if not found then
-        insert into tenure.promoters (queue) values (args.queue) on conflict do nothing;
-        select p.* into args.place from tenure.promoters p where p.queue = args.queue for update skip locked;
-        if not found then
-            return;
-        end if;
+    if not pg_try_advisory_xact_lock(hashtextextended('tenure.' || 'promote/' || args.queue, 0)) then
+        return;
     end if;
+    insert into tenure.promoters (queue)
+    select args.queue where not exists (select from tenure.promoters p where p.queue = args.queue);
+    select p.* into args.place from tenure.promoters p where p.queue = args.queue;
     moment := clock_timestamp();
     select coalesce(max(q.order_scheduled), 'skip') = 'block', coalesce(max(q.order_retry), 'block') = 'skip'
     into args.whatever, args.passes

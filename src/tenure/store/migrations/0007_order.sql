@@ -23,7 +23,7 @@ alter table tenure.queues
     add column order_dead text check (order_dead in ('block', 'skip')),
     add column order_scheduled text check (order_scheduled in ('block', 'skip'));
 
--- How far the promoter of a queue has come. The row's lock makes it one.
+-- How far the promoter of a queue has come.
 create table tenure.promoters (
     queue      text         primary key,
     low_at     timestamptz  not null default '-infinity',  -- what arrived before this job has been looked at
