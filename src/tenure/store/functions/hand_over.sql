@@ -38,7 +38,10 @@ begin
             limit 1
         ) n
         where n.available_at <= args.moment
-          and not exists (select from tenure.dead d where d.queue = args.queue and d.order_key = a.order_key and d.blocks)
+          and not exists (
+              select from tenure.dead d
+              where d.queue = any(array[args.queue]) and d.order_key = any(array[a.order_key]) and d.blocks
+          )
     ),
     locked as materialized (
         select j.id

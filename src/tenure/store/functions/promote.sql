@@ -155,7 +155,10 @@ begin
             limit 1
         ) n
         where h.id is null and n.available_at <= args.moment
-          and not exists (select from tenure.dead d where d.queue = args.queue and d.order_key = h.order_key and d.blocks)
+          and not exists (
+              select from tenure.dead d
+              where d.queue = any(array[args.queue]) and d.order_key = any(array[h.order_key]) and d.blocks
+          )
     ),
     locked as materialized (
         select l.id, n.order_key

@@ -2,9 +2,9 @@
 -- Ordering keys: jobs of one key run one at a time, in order of acceptance. A job with a key enters behind the gate 'order' and
 -- is admitted when nobody of its key is: by the settlement of the one before it (functions/hand_over.sql), or by the promoter
 -- (functions/promote.sql). Older code may go on: what it settles hands nothing over, and the promoter of newer code finds that.
-alter table tenure.jobs add column order_key text collate "C";
-alter table tenure.archive add column order_key text collate "C";
-alter table tenure.dead add column order_key text collate "C";
+alter table tenure.jobs add column order_key text;
+alter table tenure.archive add column order_key text;
+alter table tenure.dead add column order_key text;
 
 -- Whether the jobs of its key wait for this dead letter: so it was where and when it died.
 alter table tenure.dead add column blocks boolean not null default false;
@@ -30,7 +30,7 @@ create table tenure.promoters (
     low_seq    bigint       not null default 0,
     spent      interval     not null default '0',          -- since the last short look began, until it has caught up
     short_due  timestamptz  not null default '-infinity',  -- when to look again at what arrived a little earlier
-    full_key   text collate "C",                           -- the last key of a look at everything that is under way
+    full_key   text,                           -- the last key of a look at everything that is under way
     full_due   timestamptz  not null default '-infinity'   -- when that goes on, or begins
 ) with (fillfactor = 50);
 
@@ -38,7 +38,7 @@ create table tenure.promoters (
 create table tenure.order_looks (
     queue      text    not null,
     id         bigint  generated always as identity,
-    order_key  text    collate "C" not null,
+    order_key  text    not null,
     primary key (queue, id)
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 

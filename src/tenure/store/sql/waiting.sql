@@ -24,5 +24,8 @@ from (
     where j.queue = %(queue)s and j.state = 'pending' and j.gate = 'order'
       and (j.kind, j.version) in (select * from unnest(%(kind)s::text[], %(version)s::smallint[]))
       and not exists (select from tenure.queues q where q.name = %(queue)s and q.paused)
-      and not exists (select from tenure.dead d where d.queue = %(queue)s and d.order_key = j.order_key and d.blocks)
+      and not exists (
+              select from tenure.dead d
+          where d.queue = any(array[%(queue)s]) and d.order_key = any(array[j.order_key]) and d.blocks
+          )
 ) w
