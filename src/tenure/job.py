@@ -199,6 +199,7 @@ class Record(NamedTuple):
         gate: what it waits for beside time, or None: ``order`` is other jobs of its ordering key.
         first_claimed_at: when it was claimed for the first time, or None.
         order_key: its ordering key, if it has one.
+        blocks: it is dead, and the jobs behind it in its ordering key wait until it is redriven or discarded.
     """
 
     id: UUID
@@ -232,6 +233,7 @@ class Record(NamedTuple):
     ended_at: datetime | None
     first_claimed_at: datetime | None
     order_key: str | None = None
+    blocks: bool = False
 
     def __repr__(self) -> str:
         return quiet(self)

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -192,7 +193,7 @@ class Stage:
                 if not is_end:
                     late |= act is promote and any(acts[other] in (enqueue, redrive) for other in open_)
                     said_at[nth] = self.sessions.one("select clock_timestamp()")
-                    open_[nth] = session.start(lambda session=session, act=act: _in_transaction(session, act, place))
+                    open_[nth] = session.start(partial(_in_transaction, session, act, place))
                     answered = self.sessions.await_answer_or_block(session, open_[nth])
                     assert answered or act is not promote, f"{said}: the promoter waits"
                 elif not self.sessions.await_answer_or_block(session, open_[nth]):
@@ -305,9 +306,7 @@ PLANTS = {
     ),
     "a hand-over passes over one that is locked": Plant(
         "functions/hand_over.sql",
-        {
-            "            order by j.seq\n            limit 1\n": "            order by j.seq\n            limit 1\n            for update skip locked\n"
-        },
+        {"limit 1\n        ) n": "limit 1\n            for update skip locked\n        ) n"},
         start="running",
         told="out of order",
     ),

@@ -1,7 +1,7 @@
-"""``keyed``: how fast workers empty a queue whose jobs have ordering keys, beside the same without, and what one hot key does.
+"""``keyed``: how fast workers empty a queue whose jobs have ordering keys, beside the same without, and a hot key.
 
-One job in ten begins a key, one in a hundred goes to the same hot key. The main figure is that of the jobs of all other keys,
-from the first call until none of them is left; the hot key's jobs run beside them, and what is left of these after that alone.
+One job in ten begins a key, one in a hundred has the same hot key. The main figure is that of the time until no job of
+any other key is left; the hot key's jobs run beside these, and what is left of them after that alone.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _emptied(queue: Queue, wishes: Wishes) -> Emptied:
         queue.set(paused=False)
         workers.wait("the first job", lambda: any(workers.board.first_calls), 0.001)
         started = min(filter(None, workers.board.first_calls))
-        workers.wait("the jobs of all other keys", partial(_others_done, queue, workers, jobs - hot, wishes.show), _LOOK)
+        workers.wait(
+            "the jobs of all other keys", partial(_others_done, queue, workers, jobs - hot, wishes.show), _LOOK
+        )
         others = time.monotonic_ns()
         left = int(queue.ask(_HOT))
         spent = cost(before, usage(queue.conn, workers.pids), jobs - left)
@@ -135,5 +137,3 @@ def _others_done(queue: Queue, workers: Crew, others: int, show: Show) -> bool:
     called = workers.board.called
     show("with keys", called, None)
     return called >= others and not queue.ask(_OTHERS)
-
-

@@ -39,7 +39,8 @@ select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp() + make_interval(
 from generate_series(%(first)s::bigint, %(last)s::bigint) n
 """  # noqa: S608 - constants
 _KEYED = f"""
-insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, order_key, gate)
+insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, order_key,
+                         gate)
 select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp(), statement_timestamp(), {_PAYLOAD},
        case when n %% %(hot)s = %(hot)s - 1 then 'hot' else 'key' || n %% %(keys)s end, 'order'
 from generate_series(%(first)s::bigint, %(last)s::bigint) n
@@ -85,9 +86,7 @@ class Queue:
         """Settings of the queue, as ``SetQueue``."""
         self.run(SetQueue(QUEUE, values))
 
-    def fill(
-        self, jobs: int, *, delay: float = 0.0, keys: int = 0, hot: int = 0, show: Show = nobody_looks
-    ) -> None:
+    def fill(self, jobs: int, *, delay: float = 0.0, keys: int = 0, hot: int = 0, show: Show = nobody_looks) -> None:
         """So many more jobs are waiting.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,8 +21,17 @@ kind_app = group("Look at kinds, and override what they declare.")
 _RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
-_SETTINGS = ("queue", "paused", "owner", "slo", "retention")
+_SETTINGS = ("queue", "paused", "owner", "slo", "retention", "retry", "dead", "scheduled")
+_ORDER = ("order_retry", "order_dead", "order_scheduled")
 _OPERABLE = ("max_attempts", "lease", "key_ttl")
+
+
+class Behind(StrEnum):
+    """What jobs do behind one of their ordering key; none resets."""
+
+    BLOCK = "block"
+    SKIP = "skip"
+    NONE = "none"
 
 
 def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
@@ -44,7 +54,11 @@ def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> N
         show.note("There are no queues yet.")
 
 
-@queue_app.command("set", epilog="Example: tenure queue set mail --owner team-mail --slo 30s --retention 7")
+@queue_app.command(
+    "set",
+    epilog="Examples:\n\ntenure queue set mail --owner team-mail --slo 30s --retention 7\n\n"
+    "tenure queue set accounts --order-dead block",
+)
 def set_queue(
     name: Annotated[str, typer.Argument(help="The queue; it is made if it is not there.", show_default=False)],
     owner: Annotated[str | None, typer.Option(help="Who answers for it; none resets.", show_default=False)] = None,
@@ -56,6 +70,16 @@ def set_queue(
     ] = None,
     paused: Annotated[
         bool | None, typer.Option("--paused/--no-paused", help="Whether jobs are left alone.", show_default=False)
+    ] = None,
+    order_retry: Annotated[
+        Behind | None,
+        typer.Option(
+            help="What jobs do behind one of their ordering key that waits for its retry.", show_default="block"
+        ),
+    ] = None,
+    order_dead: Annotated[Behind | None, typer.Option(help="And behind one that is dead.", show_default="skip")] = None,
+    order_scheduled: Annotated[
+        Behind | None, typer.Option(help="And behind one that is scheduled.", show_default="skip")
     ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
@@ -75,8 +99,14 @@ def set_queue(
         values["retention"] = None if retention == _RESET else _days(retention)
     if paused is not None:
         values["paused"] = paused
+    for setting, behind in zip(_ORDER, (order_retry, order_dead, order_scheduled), strict=True):
+        if behind is not None:
+            values[setting] = None if behind is Behind.NONE else behind.value
     if not values:
-        raise typer.BadParameter("Say what to set: --owner, --slo, --retention, --paused or --no-paused.")
+        raise typer.BadParameter(
+            "Say what to set: --owner, --slo, --retention, --paused, --no-paused, --order-retry, --order-dead or"
+            " --order-scheduled."
+        )
     op = SetQueue(checked_name("queue", name), values)
     with opened(dsn, schema) as app:
         row = app.store.run(op)
@@ -97,7 +127,9 @@ def list_queues(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None)
         for queue in queues:
             show.json_line(queue._asdict())
     elif queues:
-        show.table(_SETTINGS, map(_settings_row, queues), least=("owner", "slo", "retention"))
+        show.table(
+            _SETTINGS, map(_settings_row, queues), least=("scheduled", "dead", "retry", "owner", "slo", "retention")
+        )
     else:
         show.note("There are no queues yet.")
 
@@ -208,7 +240,8 @@ def _status_row(queue: QueueStatus) -> tuple[object, ...]:
 
 
 def _settings_row(queue: QueueRow) -> tuple[object, ...]:
-    return (queue.name, queue.paused, queue.owner, show.span(queue.slo), queue.retention)
+    order = (queue.order_retry, queue.order_dead, queue.order_scheduled)
+    return (queue.name, queue.paused, queue.owner, show.span(queue.slo), queue.retention, *order)
 
 
 def _days(text: str) -> int:

@@ -447,6 +447,7 @@ class MemoryStore:
     def _discard(self, op: ops.Discard) -> list[UUID]:
         rows = [row for id in dict.fromkeys(op.ids) if (row := self.dead.get(id)) and row.queue == op.queue]
         for row in rows:
+            row.blocks = False
             self._end(row, State.CANCELLED, "discarded", settled=row.settled)
         return [row.id for row in rows]
 
@@ -580,7 +581,9 @@ class MemoryStore:
 
     def _blocked(self, row: Row) -> bool:
         """Whether its ordering key waits for a dead letter."""
-        return any(one.blocks and (one.queue, one.order_key) == (row.queue, row.order_key) for one in self.dead.values())
+        return any(
+            one.blocks and (one.queue, one.order_key) == (row.queue, row.order_key) for one in self.dead.values()
+        )
 
     @_do.register
     def _prune(self, op: ops.Prune) -> ops.Pruned:
@@ -658,7 +661,9 @@ class MemoryStore:
     @_do.register
     def _set_queue(self, op: ops.SetQueue) -> ops.QueueRow:
         defaults = ops.QueueRow._field_defaults
-        values = {name: defaults.get(name) if value is None else value for name, value in op.values.items()}
+        values: dict[str, Any] = {
+            name: defaults.get(name) if value is None else value for name, value in op.values.items()
+        }
         self._queues[op.name] = self._queue(op.name)._replace(**values)
         return self._queues[op.name]
 

@@ -55,8 +55,8 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accept(Op[list[Accepted]]):
-    """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one. Jobs with
-    an ordering key enter behind its gate, see ``Promote``.
+    """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
+    Jobs with an ordering key enter behind its gate, see ``Promote``.
 
     Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here.
 

@@ -26,7 +26,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
 _END = struct.pack("!h", -1)
 _NULL = struct.pack("!i", -1)
-_COLUMNS = {False: struct.pack("!h", 11), True: struct.pack("!h", 13)}  # as accept_copy.sql and accept_copy_ordered.sql name
+_COLUMNS = {
+    False: struct.pack("!h", 11),
+    True: struct.pack("!h", 13),
+}  # as accept_copy.sql and accept_copy_ordered.sql name
 _length = struct.Struct("!i").pack
 _smallint = struct.Struct("!ih").pack
 _bigint = struct.Struct("!iq").pack

@@ -1,7 +1,7 @@
 """Has jobs with an ordering key admitted that have arrived; settlements admit the next of their key themselves.
 
-Every worker asks, and the database lets one at a time be at it, so nobody has to be appointed and none is missed when it dies.
-Of a queue without such jobs it asks seldom, and there is next to nothing to be told.
+Every worker asks, and the database lets one at a time be at it, so nobody has to be appointed and none is missed when it
+dies. Of a queue without such jobs it asks seldom, and there is next to nothing to be told.
 """
 
 from __future__ import annotations
