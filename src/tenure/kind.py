@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Runs = Literal["loop", "thread", "child"]
 
 OPTIONS = frozenset(
-    {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "conn"}
+    {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "order", "conn"}
 )
 """What ``enqueue`` takes beside the handler's arguments."""
 
@@ -161,6 +161,7 @@ class Kind:
         queue: str | None = None,
         headers: Mapping[str, Any] | None = None,
         wants_result: bool = False,
+        order: str | None = None,
         **arguments: Any,
     ) -> Request:
         """A job to be enqueued, checked against the handler's signature; nothing is stored yet.
@@ -178,6 +179,8 @@ class Kind:
             headers: trace context and free metadata, JSON, at most 16 KiB of text.
             wants_result: somebody will wait for the result; refused where it would be kept nowhere, which is without a
                 key in a queue with retention 0.
+            order: ordering key: jobs of one key (in one queue, whatever their kinds) run one at a time, in order of
+                acceptance, across all workers; others run beside them.
 
         Raises:
             InvalidArguments: they do not fit the signature.
@@ -197,6 +200,7 @@ class Kind:
             expires=expires,
             priority=priority,
             headers=None if headers is None else headers_text(headers),
+            order=order,
         )
         return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
 

@@ -41,12 +41,13 @@ def new_job(
     expires: Duration | datetime | None = None,
     priority: int = 5,
     headers: str | None = None,
+    order: str | None = None,
 ) -> NewJob:
     """A job to be accepted, from texts that were written elsewhere; the payload is checked by its kind.
 
     Args:
         payload, headers: JSON texts; they are stored as they are.
-        key, replace, wants_result, delay, at, expires, priority: see ``Kind.request``.
+        key, replace, wants_result, delay, at, expires, priority, order: see ``Kind.request``.
 
     Raises:
         Refused, ConfigError: an option that cannot be.
@@ -69,6 +70,7 @@ def new_job(
         headers=None if headers is None else _headers(headers),
         replace=bool(replace),
         wants_result=bool(wants_result),
+        order_key=None if order is None else checked_key(order, "ordering key"),
     )
 
 

@@ -31,6 +31,8 @@ EMPTY = """
     delete from tenure.queues;
     delete from tenure.kinds;
     delete from tenure.workers;
+    delete from tenure.promoters;
+    delete from tenure.order_looks;
 """
 
 

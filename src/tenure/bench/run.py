@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tenure.bench.backlog import backlog
 from tenure.bench.effects import effects
 from tenure.bench.enqueue import enqueue
+from tenure.bench.keyed import keyed
 from tenure.bench.latency import latency
 from tenure.bench.overload import overload
 from tenure.bench.pinned import pinned
@@ -36,6 +37,7 @@ class Scenario(NamedTuple):
 SCENARIOS = {
     "process": Scenario(process, {"jobs": 50_000, "processes": 1, "rounds": 5, "batch": 0, "retention": 7}),
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
+    "keyed": Scenario(keyed, {"jobs": 1_000_000, "processes": 1, "retention": 7}),
     "latency": Scenario(latency, {"seconds": 10.0}),
     "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot", "offered": 0}),
     "overload": Scenario(overload, {"seconds": 180.0}),

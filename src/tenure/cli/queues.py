@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,8 +22,20 @@ kind_app = group("Look at kinds, and override what they declare.")
 _RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
-_SETTINGS = ("queue", "paused", "owner", "slo", "retention", "draining", "bound", "when full")
+_SETTINGS = (
+    *("queue", "paused", "owner", "slo", "retention", "draining", "bound", "when full"),
+    *("retry", "dead", "scheduled"),
+)
+_ORDER = ("order_retry", "order_dead", "order_scheduled")
 _OPERABLE = ("max_attempts", "lease", "key_ttl")
+
+
+class Behind(StrEnum):
+    """What jobs do behind one of their ordering key; none resets."""
+
+    BLOCK = "block"
+    SKIP = "skip"
+    NONE = "none"
 
 
 def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
@@ -55,7 +68,9 @@ tenure queue set mail --max-depth 100000 --max-bytes 500000000 --when-full wait 
 
 tenure queue set mail --max-depth 100000 --when-full shed --shed oldest
 
-tenure queue set mail --max-depth none"""
+tenure queue set mail --max-depth none
+
+tenure queue set accounts --order-dead block"""
 
 
 @queue_app.command("set", epilog=SET_EXAMPLES)
@@ -90,6 +105,16 @@ def set_queue(
         bool | None,
         typer.Option("--exact/--no-exact", help="Never one more, for a price: see the docs.", show_default=False),
     ] = None,
+    order_retry: Annotated[
+        Behind | None,
+        typer.Option(
+            help="What jobs do behind one of their ordering key that waits for its retry.", show_default="block"
+        ),
+    ] = None,
+    order_dead: Annotated[Behind | None, typer.Option(help="And behind one that is dead.", show_default="skip")] = None,
+    order_scheduled: Annotated[
+        Behind | None, typer.Option(help="And behind one that is scheduled.", show_default="skip")
+    ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
@@ -113,9 +138,14 @@ def set_queue(
         values["retention"] = None if retention == _RESET else _days(retention)
     if paused is not None:
         values["paused"] = paused
+    for setting, behind in zip(_ORDER, (order_retry, order_dead, order_scheduled), strict=True):
+        if behind is not None:
+            values[setting] = None if behind is Behind.NONE else behind.value
     bound = given_bound(max_depth, max_bytes, when_full, wait_limit, shed, exact)
     if not values and not bound:
-        raise typer.BadParameter("Say what to set: --owner, --slo, --retention, --paused, --max-depth ...")
+        raise typer.BadParameter(
+            "Say what to set: --owner, --slo, --retention, --paused, --max-depth, --order-dead ..."
+        )
     checked_name("queue", name)
     with opened(dsn, schema) as app:
         if bound:
@@ -140,7 +170,8 @@ def list_queues(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None)
         for queue in queues:
             show.json_line(queue._asdict())
     elif queues:
-        show.table(_SETTINGS, map(_settings_row, queues), least=("owner", "slo", "retention", "when full", "draining"))
+        least = ("scheduled", "dead", "retry", "owner", "slo", "retention", "when full", "draining")
+        show.table(_SETTINGS, map(_settings_row, queues), least=least)
     else:
         show.note("There are no queues yet.")
 
@@ -272,6 +303,9 @@ def _settings_row(queue: QueueRow) -> tuple[object, ...]:
         queue.retention,
         queue.draining,
         *bound_told(queue),
+        queue.order_retry,
+        queue.order_dead,
+        queue.order_scheduled,
     )
 
 

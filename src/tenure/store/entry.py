@@ -14,7 +14,7 @@ from tenure.job import Accepted, NewJob, State
 from tenure.store.arrays import column
 from tenure.store.protocol import Accept
 from tenure.store.statements import statement
-from tenure.store.stream import Terms, blocks, can_stream
+from tenure.store.stream import Terms, blocks, can_stream, has_order
 
 THERE_ALREADY: Final = "23505"
 
@@ -42,7 +42,8 @@ def entering_alone(op: Accept, schema: str) -> Script[list[Accepted]]:
         if room is not None:
             return [refused_for(job, room) for job in op.jobs]
         try:
-            yield Statement(statement("accept_copy", schema), stream=blocks(op, Terms(max_attempts, now)))
+            said = "accept_copy_ordered" if has_order(op) else "accept_copy"
+            yield Statement(statement(said, schema), stream=blocks(op, Terms(max_attempts, now)))
         except Exception as error:
             if sqlstate(error) != THERE_ALREADY:
                 raise

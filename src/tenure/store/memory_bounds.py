@@ -63,7 +63,11 @@ def _victims(waiting: Sequence[Row], priority: int, newest: bool, jobs: int, tex
     def age(row: Row) -> tuple[datetime, int]:
         return row.available_at, row.seq
 
-    rows = [row for row in waiting if row.priority > priority and row.gate is None and not row.suspect]
+    rows = [
+        row
+        for row in waiting
+        if row.priority > priority and row.gate is None and row.order_key is None and not row.suspect
+    ]
     rows.sort(key=age, reverse=newest)
     rows.sort(key=lambda row: -row.priority)
     heaped = list(accumulate(map(_size, rows)))

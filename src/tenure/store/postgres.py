@@ -485,6 +485,7 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Expire: _ids,
     p.Sweep: lambda _, rows: list(map(p.Swept._make, rows)),
     p.NextExpiry: lambda _, rows: rows[0][0],
+    p.Promote: lambda _, rows: p.Promoted._make(rows[0]) if rows else None,
     p.Now: lambda _, rows: rows[0][0],
     p.Redrive: _ids,
     p.Discard: _ids,

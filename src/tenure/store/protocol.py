@@ -27,6 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 Settlement = Literal["settled", "cancelled", "lost"]
 """``settled``: as asked. ``cancelled``: it had been asked to cancel and ended so instead. ``lost``: not ours any more."""
 
+Order = Literal["block", "skip"]
+"""What a job does to those behind it: they wait, or they pass."""
+
 Extension = Literal["extended", "cancel", "locked", "lost"]
 """``cancel``: extended, and somebody asked to cancel it. ``locked``: a settlement holds the row; ask again."""
 
@@ -53,6 +56,7 @@ class Store(Protocol):
 @dataclass(frozen=True, slots=True)
 class Accept(Op[list[Accepted]]):
     """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
+    Jobs with an ordering key enter behind its gate, see ``Promote``.
 
     Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here. Where
     the queue is bounded and has no room for all that are new, or drains, none of these is stored.
@@ -497,6 +501,31 @@ class NextExpiry(Op[float | None]):
     low: datetime | None = None
 
 
+class Promoted(NamedTuple):
+    """How many arrivals were looked at, how many jobs admitted, and whether there is more to look at."""
+
+    looked: int
+    admitted: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Promote(Op[Promoted | None]):
+    """Jobs with an ordering key that have arrived: admit the next of each key that has nobody admitted.
+
+    Settlements admit the next of their key themselves; this is for what came while nobody was, or is due now, or whose head
+    has gone otherwise. Of a queue one promotes at a time; None: somebody else is at it.
+
+    Args:
+        limit: arrivals to look at, and as many keys.
+        everything: look at all keys now, also at what was committed late; else that is done now and then, page by page.
+    """
+
+    queue: str
+    limit: int = 1000
+    everything: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Now(Op[datetime]):
     """What time it is by the store's clock, for whoever judges the age of what it keeps."""
@@ -509,6 +538,7 @@ class Revived(NamedTuple):
         delay: seconds until it is available.
         payload, kind, version: replace its own.
         may_duplicate: forget when it was first claimed: what it did in another database may be done again.
+        out_of_order: move it although jobs of its ordering key have not waited for it.
     """
 
     id: UUID
@@ -517,6 +547,7 @@ class Revived(NamedTuple):
     kind: str | None = None
     version: int | None = None
     may_duplicate: bool = False
+    out_of_order: bool = False
 
     def __repr__(self) -> str:
         return quiet(self)
@@ -524,7 +555,10 @@ class Revived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Redrive(Op[list[UUID]]):
-    """dead -> pending: same id, attempts 0, redrives + 1, no expiry; poison starts as a suspect. Answers those it moved."""
+    """dead -> pending: same id, attempts 0, redrives + 1, no expiry; poison starts as a suspect. Answers those it moved.
+
+    One with an ordering key keeps its place; if the jobs behind it did not wait, it is left alone, unless ``out_of_order``.
+    """
 
     queue: str
     items: Sequence[Revived]
@@ -560,6 +594,7 @@ class ListJobs(Op[list[Record]]):
     kind: str | None = None
     state: str | None = None
     key: str | None = None
+    order_key: str | None = None
     before: int | None = None
     limit: int = 50
 
@@ -659,6 +694,8 @@ class QueueRow(NamedTuple):
         shed: which jobs make room, ``oldest`` or ``newest``.
         exact: the bound is never exceeded by new jobs.
         draining: nothing new is accepted.
+        order_retry, order_dead, order_scheduled: whether jobs behind one of their ordering key wait (``block``) or pass
+            (``skip``) while it waits for its retry, when it is dead, and while it is scheduled.
     """
 
     name: str
@@ -673,6 +710,9 @@ class QueueRow(NamedTuple):
     shed: str | None = None
     exact: bool = False
     draining: bool = False
+    order_retry: Order = "block"
+    order_dead: Order = "skip"
+    order_scheduled: Order = "skip"
 
 
 @dataclass(frozen=True, slots=True)

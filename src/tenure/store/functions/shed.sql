@@ -30,7 +30,7 @@ begin
                     select j.id, pg_column_size(j.payload) as size
                     from tenure.jobs j
                     where j.queue = args.queue and j.state = 'pending' and j.gate is null and not j.suspect
-                      -- and j.order_key is null
+                      and j.order_key is null
                       and j.priority = p.priority
                     order by j.available_at, j.seq
                     limit args.most
@@ -47,7 +47,7 @@ begin
                     select j.id, pg_column_size(j.payload) as size
                     from tenure.jobs j
                     where j.queue = args.queue and j.state = 'pending' and j.gate is null and not j.suspect
-                      -- and j.order_key is null
+                      and j.order_key is null
                       and j.priority = p.priority
                     order by j.available_at desc, j.seq desc
                     limit args.most
@@ -75,7 +75,7 @@ begin
     given_up as (
         delete from tenure.jobs j using mine m
         where j.queue is not distinct from args.queue and j.id between m.id and m.id
-        returning j.*, m.settled_by, 'shed' as reason, {failed} as told
+        returning j.*, m.settled_by, 'shed' as reason, false as blocks, {failed} as told
     ),
     {dead}
     select count(*) into args.dropped from given_up;

@@ -21,9 +21,9 @@ asked as materialized (
     from unnest(
         %(id)s::uuid[], %(payload)s::text[], %(priority)s::smallint[], %(delay)s::float8[], %(at)s::timestamptz[],
         %(expires_in)s::float8[], %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[],
-        %(wants_result)s::bool[]
+        %(wants_result)s::bool[], %(order_key)s::text[]
     ) with ordinality
-        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, ord)
+        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, order_key, ord)
 ),
 {policy},
 {admission},

@@ -10,9 +10,9 @@ asked as (
     from (
         values (
             %(id)s::uuid, %(payload)s::jsonb, %(priority)s::smallint, %(delay)s::float8, %(at)s::timestamptz,
-            %(expires_in)s::float8, %(expires_at)s::timestamptz, %(headers)s::text
+            %(expires_in)s::float8, %(expires_at)s::timestamptz, %(headers)s::text, %(order_key)s::text
         )
-    ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers)
+    ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers, order_key)
 ),
 {policy},
 {admission},

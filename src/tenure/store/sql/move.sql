@@ -11,7 +11,7 @@ chosen as materialized (
     select j.id, j.priority, j.available_at, j.seq
     from tenure.jobs j
     where j.queue = %(queue)s and j.state = 'pending' and j.gate is null and not j.suspect
-      -- and j.order_key is null
+      and j.order_key is null
       and (j.priority, j.available_at, j.seq) > (
           coalesce(%(after_priority)s::smallint, -1::smallint), coalesce(%(after_at)s::timestamptz, '-infinity'),
           coalesce(%(after_seq)s::bigint, 0)

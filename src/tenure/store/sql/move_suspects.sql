@@ -4,7 +4,7 @@ chosen as materialized (
     select j.id, j.priority, j.available_at, j.seq
     from tenure.jobs j
     where j.queue = %(queue)s and j.state = 'pending' and j.gate is null and j.suspect
-      -- and j.order_key is null
+      and j.order_key is null
       and (j.available_at, j.seq) > (
           coalesce(%(after_at)s::timestamptz, '-infinity'), coalesce(%(after_seq)s::bigint, 0)
       )
