@@ -463,8 +463,8 @@ def test_an_ended_job_keeps_its_ordering_key(store: Store) -> None:
 
 
 def test_a_queue_says_what_its_heads_do(store: Store) -> None:
-    assert set_queue(store)[5:] == ("block", "skip", "skip")
+    assert set_queue(store)[-3:] == ("block", "skip", "skip")
     told = set_queue(store, order_retry="skip", order_dead="block", order_scheduled="block")
-    assert told[5:] == ("skip", "block", "block")
+    assert told[-3:] == ("skip", "block", "block")
     assert store.run(ops.ListQueues()) == [told]
-    assert set_queue(store, order_dead=None)[5:] == ("skip", "skip", "block")
+    assert set_queue(store, order_dead=None)[-3:] == ("skip", "skip", "block")
