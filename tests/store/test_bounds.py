@@ -23,6 +23,7 @@ from tests.store.steps import (
     look_up_key,
     new,
     offer,
+    promote,
     release,
     retry,
     set_queue,
@@ -422,3 +423,13 @@ def test_a_moved_job_does_not_fill_the_queue_it_left(store: Store) -> None:
     accept(store)
     move(store)
     assert eventually(store) == ["new"]
+
+
+def test_jobs_with_an_ordering_key_fill_a_queue_and_are_neither_shed_nor_moved(store: Store) -> None:
+    bound(store, max_depth=3, when_full="shed")
+    ids = accept(store, 3, order_key="account-7", priority=9)
+    promote(store)
+    assert answers(offer(store, new(priority=0))) == ["full"]
+    assert move(store) == []
+    assert [look(store, id).queue for id in ids] == [QUEUE] * 3
+    assert [look(store, id).gate for id in ids] == [None, "order", "order"]
