@@ -45,7 +45,9 @@ def test_settings_of_a_queue_are_changed_one_by_one(cli: Cli) -> None:
     second = cli("queue", "set", "mail", "--no-paused", "--json")
     assert second.json == {**first.json, "paused": False}
     reset = cli("queue", "set", "mail", "--owner", "none", "--slo", "none", "--retention", "none", "--json")
-    assert reset.json.items() >= {"name": "mail", "owner": None, "slo": None, "paused": False, "retention": None}.items()
+    assert (
+        reset.json.items() >= {"name": "mail", "owner": None, "slo": None, "paused": False, "retention": None}.items()
+    )
     shown = cli("queue", "set", "mail", "--slo", "90s").out
     assert "1m 30s" in shown
 
