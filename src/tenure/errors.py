@@ -145,7 +145,9 @@ class QueueFull(Refused):
         retry_after: float | None,
     ) -> None:
         bounds = [
-            f"{most:,} {of}" for most, of in ((max_depth, "jobs"), (max_bytes, "bytes of payload")) if most is not None
+            f"{most:,} {of}{'' if most == 1 else 's'}"
+            for most, of in ((max_depth, "job"), (max_bytes, "payload byte"))
+            if most is not None
         ]
         bound = " and ".join(bounds)
         if retry_after is None:

@@ -41,11 +41,13 @@ def test_an_empty_database_has_no_queues(cli: Cli) -> None:
 
 def test_settings_of_a_queue_are_changed_one_by_one(cli: Cli) -> None:
     first = cli("queue", "set", "mail", "--owner", "team", "--slo", "30s", "--retention", "0", "--paused", "--json")
-    assert first.json == {"name": "mail", "owner": "team", "slo": 30.0, "paused": True, "retention": 0}
+    assert first.json.items() >= {"name": "mail", "owner": "team", "slo": 30.0, "paused": True, "retention": 0}.items()
     second = cli("queue", "set", "mail", "--no-paused", "--json")
     assert second.json == {**first.json, "paused": False}
     reset = cli("queue", "set", "mail", "--owner", "none", "--slo", "none", "--retention", "none", "--json")
-    assert reset.json == {"name": "mail", "owner": None, "slo": None, "paused": False, "retention": None}
+    assert (
+        reset.json.items() >= {"name": "mail", "owner": None, "slo": None, "paused": False, "retention": None}.items()
+    )
     shown = cli("queue", "set", "mail", "--slo", "90s").out
     assert "1m 30s" in shown
 

@@ -16,7 +16,7 @@ from tests.store.steps import complete, take
 OWN = {"fill", "shed", "bind"}
 """What others of them call, or the owner."""
 
-DEFINERS = {"make_partition", "drop_partition", "follow", "pause_if_restored", "admit", "measure"} | OWN
+DEFINERS = {"make_partition", "drop_partition", "follow", "pause_if_restored", "admit", "admit_many", "measure"} | OWN
 
 
 def test_every_function_has_a_search_path_of_its_own(cast: Cast) -> None:
@@ -47,7 +47,7 @@ def may(cast: Cast, part: str) -> set[str]:
 def test_each_part_may_call_what_it_needs(cast: Cast) -> None:
     assert [may(cast, part) for part in ("worker", "producer", "viewer", "stranger")] == [
         DEFINERS - OWN,
-        {"follow", "admit"},
+        {"follow", "admit", "admit_many"},
         {"follow"},
         set(),
     ]

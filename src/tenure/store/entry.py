@@ -27,8 +27,11 @@ def entering(op: Accept, schema: str) -> Script[list[Accepted]]:
     job = op.jobs[0]
     simple = len(op.jobs) == 1 and job.key is None and not job.wants_result
     if simple and (rows := (yield Statement(statement("accept_one", schema), _terms(op) | job._asdict()))):
-        [(_, room)] = rows
-        return [_new(job) if room is None else refused_for(job, room)]
+        [(id, room)] = rows
+        if room is not None:
+            return [refused_for(job, room)]
+        if id is not None:
+            return [_new(job)]
     rows = yield Statement(statement("accept", schema), _terms(op) | _columns(op.jobs))
     return _answers(op.jobs, rows)
 

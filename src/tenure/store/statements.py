@@ -22,7 +22,7 @@ _VALUE = re.compile(r"%\((\w+)\)s")
 _ARRAY = re.compile(r"(%\(\w+\)s)::(\w+)\[\]")
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
-DEFINERS = ("fill", "shed", "measure", "admit", "bind")
+DEFINERS = ("fill", "shed", "measure", "admit", "admit_many", "bind")
 """Functions that run with the rights of the schema's owner, for statements of roles that have fewer."""
 
 _PIECES = ("dead", "failed", "ring")  # fragments that functions share with transitions

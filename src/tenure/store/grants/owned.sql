@@ -9,5 +9,6 @@ $body$;
 -- As the migration does: a dump that was restored without privileges has lost it.
 revoke all on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.pause_if_restored(),
     tenure.fill(text, boolean), tenure.shed(text, bigint, bigint, smallint, boolean),
-    tenure.measure(text, boolean), tenure.admit(text, bigint, bigint, smallint, boolean), tenure.bind(bigint)
+    tenure.measure(text, boolean), tenure.admit(text, bigint, bigint, smallint, boolean, uuid),
+    tenure.admit_many(text, uuid[], text[], text[], smallint[]), tenure.bind(bigint)
     from public;

@@ -12,4 +12,4 @@ grant select (queue, key, kind, fingerprint, job_id, state, result, expires_at, 
     insert (queue, key, kind, fingerprint, job_id, ttl), update (fingerprint), delete on tenure.keys to {role};
 grant select (queue, dedup_key), delete on tenure.dedup to {role};
 grant insert (queue, order_key) on tenure.order_looks to {role};
-grant execute on function tenure.follow(uuid[]), tenure.admit, tenure.enqueue, tenure.enqueue_many to {role};
+grant execute on function tenure.follow(uuid[]), tenure.admit, tenure.admit_many, tenure.enqueue, tenure.enqueue_many to {role};

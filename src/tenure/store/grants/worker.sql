@@ -12,4 +12,4 @@ grant select, insert, delete, update (result) on tenure.dedup to {role};
 grant select, insert (name) on tenure.queues to {role};
 grant select, insert, update (queue, aliases, effect, policy, arguments, registered_at) on tenure.kinds to {role};
 grant execute on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.hand_over, tenure.promote,
-    tenure.pause_if_restored(), tenure.admit, tenure.measure to {role};
+    tenure.pause_if_restored(), tenure.admit, tenure.admit_many, tenure.measure to {role};

@@ -10,8 +10,14 @@
 -- what stands behind a held key is answered all the same. Keys and jobs are looked up one by one, laterally or by an array: a join would let the planner
 -- read all of them as long as it knows little of the table.
 with
+admission as materialized (
+    -- Why there is no room for those that are new; where nothing is bounded there is no row, and nothing is asked.
+    select tenure.admit_many(q.name, %(id)s::uuid[], %(key)s::text[], %(payload)s::text[], %(priority)s::smallint[]) as room
+    from tenure.queues q
+    where q.name = %(queue)s and q.guarded
+),
 asked as materialized (
-    select i.*, i.payload_text::jsonb as payload,
+    select i.*, (select m.room from admission m) as room, i.payload_text::jsonb as payload,
            case when octet_length(i.payload_text::jsonb::text) > %(max_bytes)s then 'too_large'
                 when i.wants_result and i.key is null and not ({keeps}) then 'no_result'
            end as refused,
@@ -26,11 +32,10 @@ asked as materialized (
         as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, order_key, ord)
 ),
 {policy},
-{admission},
 first as materialized (
     select distinct on (a.key) a.key, a.id, a.fingerprint
     from asked a
-    where a.key is not null and a.refused is null and not exists (select from admission m where m.room is not null)
+    where a.key is not null and a.refused is null and a.room is null
     order by a.key, a.ord
 ),
 expired as materialized (
@@ -73,8 +78,8 @@ select a.ord,
        case
            when a.refused is not null then a.refused
            when w.job_id = a.id then 'new'
-           when m.room is not null and k.job_id is null and j.state is null then
-               case when m.room::jsonb -> 'draining' is null then 'full' else 'draining' end
+           when a.room is not null and k.job_id is null and j.state is null then
+               case when a.room::jsonb -> 'draining' is null then 'full' else 'draining' end
            when a.key is null then 'same'
            when coalesce(w.fingerprint, k.fingerprint) = a.fingerprint then 'same'
            when coalesce(w.fingerprint, k.fingerprint) <> a.fingerprint then 'conflict'
@@ -85,11 +90,10 @@ select a.ord,
        case when w.key is null then k.result::text end as result,
        encode(coalesce(w.fingerprint, k.fingerprint), 'hex') as held,
        encode(a.fingerprint, 'hex') as given,
-       case when k.job_id is null and j.state is null then m.room end as room
+       case when k.job_id is null and j.state is null then a.room end as room
 from asked a
 left join won w on w.key = a.key
 left join accepted c on c.id = a.id and a.key is null  -- simply new
-left join admission m on true
 cross join policy p
 left join lateral (
     select k.job_id, k.fingerprint, k.state, k.result, k.moved_to from tenure.keys k

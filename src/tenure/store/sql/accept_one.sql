@@ -6,7 +6,9 @@
 -- same, so PostgreSQL soon makes one for all of them.
 with
 asked as (
-    select i.*, null::text as key, case when octet_length(i.payload::text) > %(max_bytes)s then 'too_large' end as refused
+    select i.*, null::text as key, case when octet_length(i.payload::text) > %(max_bytes)s then 'too_large' end as refused,
+           (select tenure.admit(q.name, 1, pg_column_size(i.payload), i.priority, true, i.id)
+            from tenure.queues q where q.name = %(queue)s and q.guarded) as room
     from (
         values (
             %(id)s::uuid, %(payload)s::jsonb, %(priority)s::smallint, %(delay)s::float8, %(at)s::timestamptz,
@@ -15,14 +17,12 @@ asked as (
     ) as i(id, payload, priority, delay, at, expires_in, expires_at, headers, order_key)
 ),
 {policy},
-{admission},
 accepted as (
     {entered}
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
 )
-select id, null::text as room
-from accepted
+select c.id, a.room
+from asked a
+left join accepted c on true
 where {accepted_rings}
-union all
-select null, m.room from admission m where m.room is not null

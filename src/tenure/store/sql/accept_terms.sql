@@ -6,7 +6,7 @@ with
 admission as materialized (
     select q.exact,
            case when q.exact then null
-                else tenure.admit(q.name, %(jobs)s::bigint, %(bytes)s::bigint, %(lowest)s::smallint, false)::text end as room
+                else tenure.admit(q.name, %(jobs)s::bigint, %(bytes)s::bigint, %(lowest)s::smallint, false) end as room
     from tenure.queues q
     where q.name = %(queue)s and q.guarded
 )

@@ -5,4 +5,4 @@ select %(queue)s, a.id, %(kind)s, %(version)s, a.priority, p.max_attempts,
        coalesce(a.expires_at, p.now + make_interval(secs => a.expires_in)),
        a.key, a.payload, a.headers::jsonb, a.order_key, case when a.order_key is not null then 'order' end
 from asked a, policy p
-where a.refused is null and not exists (select from admission m where m.room is not null)
+where a.refused is null and a.room is null
