@@ -133,8 +133,8 @@ class Function(NamedTuple):
 def function(name: str, schema: str) -> Function:
     """The function in ``functions/<name>.sql`` for a schema.
 
-    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values, and ``{ring}``
-    the fragment.
+    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values, and
+    ``{ring}`` the fragment.
     """
 
     def piece(match: re.Match[str]) -> str:
