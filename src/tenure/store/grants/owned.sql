@@ -9,3 +9,4 @@ $body$;
 -- As the migration does: a dump that was restored without privileges has lost it.
 revoke all on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.pause_if_restored()
     from public;
+revoke all on function tenure.hand_over, tenure.promote from public;
