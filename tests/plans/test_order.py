@@ -21,13 +21,13 @@ MOST_ROWS = 12 * BATCH
 """More than any scan may read: some rows for each key, and what earlier statements of the test left dead."""
 
 FILL = f"""
-    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, order_key,
-                             gate)
+    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload,
+                             order_key, gate)
     select 'q', gen_random_uuid(), 'work', 1, 5, 10, now() - interval '1 hour' + n * interval '1 ms', now(), '{{}}',
            case when n % 2 = 0 then 'hot' else 'k' || n % {KEYS} end, 'order'
     from generate_series(1, {MANY}) n;
-    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, order_key,
-                             gate)
+    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload,
+                             order_key, gate)
     select 'q', gen_random_uuid(), 'work', 1, 5, 10, now() + interval '1 day', now(), '{{}}', 'k' || n % {KEYS},
            'order'
     from generate_series(1, {MANY}) n;
