@@ -180,6 +180,14 @@ def test_effects(dsn: str) -> None:
 
 
 @on_linux
+def test_keyed(dsn: str) -> None:
+    told = checked(measured(dsn, "keyed", "--jobs", 600), "keyed", 600, {"jobs_per_s"} | COST)
+    assert (told["keys"], told["processes"], told["retention"]) == (60, 1, 7)
+    assert told["to_unkeyed"] == pytest.approx(told["jobs_per_s"] / told["unkeyed_jobs_per_s"], abs=0.01)
+    assert (told["hot_beside_per_s"] or 0) + (told["hot_alone_per_s"] or 0) > 0
+
+
+@on_linux
 def test_scale(dsn: str) -> None:
     told = checked(measured(dsn, "scale", "--jobs", 300, "--processes", 2, "--rounds", 1), "scale", 300, SPEED | COST)
     assert [(point["handler"], point["processes"]) for point in told["points"]] == [

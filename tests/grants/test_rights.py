@@ -20,7 +20,7 @@ ALL = frozenset(
 OPERATORS = {"set_queue", "set_kind", "pause_queues", "drain_queues"}
 """What people set: the owner's to say."""
 
-ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_terms", "replace", "ring"}
+ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_copy_ordered", "accept_terms", "replace", "ring"}
 FINDS_OUT = {"follow", "look_up_key", "list_kinds", "list_migrations"}
 ASKS_NO_TABLE = {"now", "go_on_call", "ring"}
 LOOKS = {"adopt", "follow", "kept", "list_dead", "list_jobs", "list_kinds", "look_up", "look_up_key", "next_expiry"}

@@ -22,6 +22,8 @@ tenure bench process --processes 2 --retention 0 --json
 
 tenure bench pinned --pin xid --seconds 120
 
+tenure bench keyed --jobs 200000
+
 tenure bench pinned --pin xid --offered 4000 --seconds 600
 
 tenure bench overload --seconds 600
@@ -45,7 +47,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SCENARIO",
-            help="process, enqueue, latency, pinned, overload, backlog, effects, scale or soak.",
+            help="process, enqueue, latency, pinned, overload, backlog, effects, keyed, scale or soak.",
             show_default=False,
         ),
     ],
@@ -97,6 +99,8 @@ def bench(
     backlog: how long a claim takes while ever more jobs wait.
 
     effects: a commit for each job.
+
+    keyed: jobs with ordering keys, and one hot key.
 
     scale: 1, 2, 4 processes.
 

@@ -7,6 +7,7 @@
 -- promoter has found the head locked and comes again; there is nothing between. Who is next is chosen before it is locked: one
 -- that somebody else holds is not passed over, its key is noted for the promoter, so nothing waits here. A unique index is
 -- the guard; where somebody has changed rows by hand and it strikes, the settlement must not fail with it: the keys are noted.
+-- Rows that are known by id are checked by what no partial index answers, so that they are found by id (see "mine").
 create or replace function tenure.hand_over(queue text, keys text[]) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
@@ -38,10 +39,12 @@ begin
             limit 1
         ) n
         where n.available_at <= args.moment
-          and not exists (
-              select from tenure.dead d
-              where d.queue = any(array[args.queue]) and d.order_key = any(array[a.order_key]) and d.blocks
-          )
+          and (
+              select d.id from tenure.dead d
+              where d.queue = args.queue and d.order_key between a.order_key and a.order_key and d.blocks
+              order by d.order_key
+              limit 1
+          ) is null
     ),
     locked as materialized (
         select j.id
@@ -50,7 +53,7 @@ begin
             select i.id
             from tenure.jobs i
             where i.queue is not distinct from args.queue and i.id between n.id and n.id
-              and i.state = 'pending' and i.gate = 'order'
+              and i.token is null and coalesce(i.gate, '') = 'order'
             for update skip locked
         ) j
     ),
@@ -81,5 +84,7 @@ exception when unique_violation then
     return 0;
 end
 $body$;
+
+revoke all on function tenure.hand_over(text, text[]) from public;
 
 comment on function tenure.hand_over(text, text[]) is 'Admit the next job of ordering keys. See docs/adr/0029 of Tenure.';

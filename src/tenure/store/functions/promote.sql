@@ -11,7 +11,8 @@
 -- hand_over.sql, and until it commits that one is seen here. Where the head runs, an arrival is left to its settlement, and that
 -- sees it, if it has not begun yet: so the head is locked, and if that cannot be had at once, or it has changed, the key is
 -- noted and looked at again. Heads that go otherwise (cancelled, expired, discarded, changed) leave a note themselves. What
--- is chosen is locked without waiting, and noted if that fails: so nothing waits here, and nobody is passed over.
+-- is chosen is locked without waiting, and noted if that fails: so nothing waits here, and nobody is passed over. Rows that are
+-- known by id are checked by what no partial index answers, so that they are found by id (see "mine").
 create or replace function tenure.promote(queue text, most integer, everything boolean)
 returns table (looked integer, admitted integer, more boolean)
 language plpgsql volatile
@@ -120,7 +121,7 @@ begin
         cross join lateral (
             select
             from tenure.jobs j
-            where j.queue is not distinct from args.queue and j.id between h.id and h.id and j.gate is null and j.state = 'running'
+            where j.queue is not distinct from args.queue and j.id between h.id and h.id and j.token is not null
             for key share skip locked
         ) l
         where h.state = 'running'
@@ -131,7 +132,8 @@ begin
         cross join lateral (
             select j.id
             from tenure.jobs j
-            where j.queue is not distinct from args.queue and j.id between h.id and h.id and j.gate is null and j.state = 'pending'
+            where j.queue is not distinct from args.queue and j.id between h.id and h.id and j.token is null
+              and coalesce(j.gate, '') = ''
             for update skip locked
         ) l
         where h.back
@@ -155,10 +157,12 @@ begin
             limit 1
         ) n
         where h.id is null and n.available_at <= args.moment
-          and not exists (
-              select from tenure.dead d
-              where d.queue = any(array[args.queue]) and d.order_key = any(array[h.order_key]) and d.blocks
-          )
+          and (
+              select d.id from tenure.dead d
+              where d.queue = args.queue and d.order_key between h.order_key and h.order_key and d.blocks
+              order by d.order_key
+              limit 1
+          ) is null
     ),
     locked as materialized (
         select l.id, n.order_key
@@ -166,7 +170,8 @@ begin
         cross join lateral (
             select j.id
             from tenure.jobs j
-            where j.queue is not distinct from args.queue and j.id between n.id and n.id and j.state = 'pending' and j.gate = 'order'
+            where j.queue is not distinct from args.queue and j.id between n.id and n.id and j.token is null
+              and coalesce(j.gate, '') = 'order'
             for update skip locked
         ) l
     ),
@@ -233,5 +238,7 @@ exception when unique_violation then  -- rows were changed by hand; the next loo
     return query select 0, 0, false;
 end
 $body$;
+
+revoke all on function tenure.promote(text, integer, boolean) from public;
 
 comment on function tenure.promote(text, integer, boolean) is 'Admit jobs with an ordering key. See docs/adr/0029 of Tenure.';
