@@ -74,7 +74,8 @@ def stored(store: PostgresStore, offered: list[NewJob]) -> list[tuple[Any, ...]]
     """The rows of these jobs in the order of their acceptance, times from there on where they were given so."""
     with psycopg.connect(store.dsn, autocommit=True) as conn:
         rows = conn.execute(
-            "select id, queue, kind, version, state, priority, attempts, max_attempts, key, order_key, gate, payload::text, headers::text,"
+            "select id, queue, kind, version, state, priority, attempts, max_attempts, key, order_key, gate, payload::text,"
+            " headers::text,"
             " accepted_at, available_at, expires_at from tenure.jobs where id = any(%s) order by seq",
             [[job.id for job in offered]],
         ).fetchall()

@@ -77,7 +77,9 @@ def test_psql_enqueues_a_worker_runs_and_psql_sees_the_result(psql: Psql, receip
 
 def test_jobs_from_psql_may_have_an_ordering_key(psql: Psql, receipts: Kind) -> None:
     one = """select answer from tenure.enqueue('send_receipt', '{"order_id": 1}', order_key => 'account-7');"""
-    many = """select answer from tenure.enqueue_many('send_receipt', '[{"payload": {"order_id": 2}, "order": "account-7"}]');"""
+    many = """
+        select answer from tenure.enqueue_many('send_receipt', '[{"payload": {"order_id": 2}, "order": "account-7"}]');
+    """
     assert psql(one + many) == ["new", "new"]
     assert psql("select order_key, gate from tenure.jobs") == ["account-7|order"] * 2
     assert burst(receipts.app).counts["done"] == 2
