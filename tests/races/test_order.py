@@ -91,3 +91,16 @@ def test_a_gate_that_was_opened_by_hand_fails_no_settlement(sessions: Sessions) 
     complete(store, next_one)
     promote(store)
     assert [leased.id for leased in claim(store)] == [third]
+
+
+def test_a_clock_that_is_set_back_holds_nobody_up(sessions: Sessions) -> None:
+    store = sessions.store
+    accept(store, order_key="k")
+    promote(store)
+    sessions.watch.execute(
+        "update tenure.promoters set low_at = now() + interval '1 hour', short_due = now() + interval '1 hour',"
+        " full_due = now() + interval '1 hour'"
+    )
+    [late] = accept(store, order_key="other")
+    promote(store)
+    assert look(store, late).gate is None

@@ -23,7 +23,7 @@ SELDOM = 0.5
 """Seconds between two rounds in a queue in which nobody has seen a job with an ordering key for a while."""
 
 OFTEN = 0.1
-"""The same where somebody has."""
+"""The same where somebody has; it doubles up to the other one with each round that has nothing to look at."""
 
 APART = 0.05
 """Rounds that a notification asks for come no sooner after one another, seconds, in a queue of the first sort."""
@@ -50,6 +50,7 @@ class Promoter:
         self._admitted = admitted
         self._rung = {queue: asyncio.Event() for queue in queues}
         self._seen: dict[str, float] = {}  # when there was a job with an ordering key the last time
+        self._wait = dict.fromkeys(self._rung, OFTEN)
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """Start them, one for each queue."""
@@ -82,10 +83,12 @@ class Promoter:
     async def _round(self, queue: str) -> bool:
         """One; whether there is more to look at."""
         told = await self._store.arun(Promote(queue))
+        self._wait[queue] = min(2 * self._wait[queue], SELDOM)
         if told is None:  # somebody else is at it
             return False
         if told.looked or told.admitted:
             self._seen[queue] = time.monotonic()
+            self._wait[queue] = OFTEN
         if told.admitted:
             self._counts["promoted"] += told.admitted
             self._admitted()
@@ -96,7 +99,7 @@ class Promoter:
         if not used:
             await asyncio.sleep(APART)
         try:
-            async with asyncio.timeout(OFTEN if used else SELDOM):
+            async with asyncio.timeout(self._wait[queue] if used else SELDOM):
                 await self._rung[queue].wait()
         except TimeoutError:
             return

@@ -47,6 +47,12 @@ begin
     select coalesce(max(q.order_scheduled), 'skip') = 'block', coalesce(max(q.order_retry), 'block') = 'skip'
     into args.whatever, args.passes
     from tenure.queues q where q.name = args.queue;
+    if place.low_at > moment then  -- the clock was set back, or this is another server: what comes now stands before the mark
+        place.low_at := moment - interval '2 s';
+        place.low_seq := 0;
+        place.short_due := '-infinity';
+        place.full_due := '-infinity';
+    end if;
     full_look := promote.everything or moment >= place.full_due;
     if promote.everything then
         place.full_key := null;
