@@ -18,7 +18,8 @@ def test_a_bound_is_set_shown_and_taken_back(cli: Cli, store: PostgresStore) -> 
     assert "shed oldest" in row
     told = cli("queue", "set", "q", "--max-depth", "none", "--max-bytes", "none", "--json").json
     assert {told[name] for name in ("max_depth", "max_bytes", "when_full", "wait_limit", "shed")} == {None}
-    assert "max_depth  5" in cli("queue", "set", "q", "--max-depth", "5").out
+    shown = cli("queue", "set", "q", "--max-depth", "5").out
+    assert ["max_depth", "5"] in [line.split() for line in shown.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_settings_that_contradict_each_other_are_usage(cli: Cli, options: list[s
 def test_a_job_for_a_full_queue_is_refused(cli: Cli, store: PostgresStore) -> None:
     cli("queue", "set", "q", "--max-depth", "1")
     accept(store)
-    answer = cli("enqueue", "work", "--json", "{}")
+    answer = cli("enqueue", "work", "--queue", "q", "--json", "{}")
     assert answer.code == 1
     assert "Queue 'q' is full: it holds 1 job, about 1 wait." in answer.err
     assert "Try again in about" in answer.err
@@ -60,12 +61,12 @@ def test_a_queue_is_drained_until_it_is_empty(cli: Cli, store: PostgresStore) ->
     assert cli("queue", "drain", "q", "--json").json == {"queue": "q", "answer": "draining already"}
     answer = cli("queue", "drain", "q", "--wait", "0s", "--json")
     assert (answer.code, answer.json["answer"]) == (1, "1 left")
-    assert "being drained" in cli("enqueue", "work").err
+    assert "being drained" in cli("enqueue", "work", "--queue", "q").err
     complete(store, leased)
     answer = cli("queue", "drain", "q", "--wait", "10s", "--json")
     assert (answer.code, answer.json["answer"]) == (0, "empty")
     assert cli("queue", "resume", "q", "--json").json == {"queue": "q", "answer": "resumed"}
-    assert cli("enqueue", "work").code == 0
+    assert cli("enqueue", "work", "--queue", "q").code == 0
 
 
 def test_a_queue_that_is_not_there_cannot_be_drained(cli: Cli, store: PostgresStore) -> None:
@@ -110,7 +111,7 @@ def test_what_was_shed_is_counted_and_found(cli: Cli, store: PostgresStore) -> N
     dead(store)
     cli("queue", "set", "q", "--max-depth", "1", "--when-full", "shed")
     accept(store, priority=9)
-    assert cli("enqueue", "work", "--priority", "0").code == 0
+    assert cli("enqueue", "work", "--queue", "q", "--priority", "0").code == 0
     [row] = [row for row in cli("status").out.splitlines() if row.startswith("q ")]
     assert "1 permanent, 1 shed" in row
     [letter] = cli("dead", "list", "--reason", "shed", "--json").jsons

@@ -462,6 +462,23 @@ def test_an_ended_job_keeps_its_ordering_key(store: Store) -> None:
     assert [look(store, id).order_key for id in (first, second)] == ["account-7"] * 2
 
 
+def test_one_that_stands_aside_for_its_retry_holds_up_nobody_where_scheduled_ones_do(store: Store) -> None:
+    set_queue(store, order_retry="skip", order_scheduled="block")
+    first, second = ordered(store, 2)
+    retry(store, head(store), delay=3600)
+    assert claimed(store) == [second]
+    assert look(store, first).gate == "order"
+
+
+def test_others_go_on_when_a_dead_letter_that_blocked_them_is_to_come_later(store: Store) -> None:
+    set_queue(store, order_dead="block")
+    first, second = ordered(store, 2)
+    bury(store, head(store))
+    assert claimed(store) == []
+    assert redrive(store, first, delay=3600) == [first]
+    assert claimed(store) == [second]
+
+
 def test_a_queue_says_what_its_heads_do(store: Store) -> None:
     assert set_queue(store)[-3:] == ("block", "skip", "skip")
     told = set_queue(store, order_retry="skip", order_dead="block", order_scheduled="block")

@@ -1,15 +1,17 @@
 """``overload``: twice as many jobs are offered as the worker can do, and its queue is bounded.
 
-Four stretches in one run. The capacity: what the worker does while enough waits, whoever put it there. Half of that, one
-job a call: how long jobs wait when all is well. Twice the capacity, for as long as is asked: each offer is accepted or
+Four stretches in one run. The capacity: what the worker does while enough waits, whoever put it there. Half of that,
+offered: how long jobs wait when all is well. Twice the capacity, for as long as is asked: each offer is accepted or
 refused, and what counts is how much gets done, and how much ever waits. Then half of it again: how long it takes until
 jobs wait no longer than before.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,8 +26,17 @@ from tenure.bench.workers import Crew, crew
 from tenure.bounds import merged
 from tenure.errors import QueueFull
 
+PRODUCERS = 8
+"""Threads that offer: one waits for a commit while others ask."""
+
+CALL = 5
+"""Jobs in a call: a commit for each of them might be more than the disk can do, whatever the queue does."""
+
 AT_ONCE = 4
 """Handlers that wait for 5 ms each: they are the capacity, and not the processors, which producers need, too."""
+
+STEADY = 0.9
+"""Which part of the offers that were asked for has to come."""
 
 LEAST_GOODPUT = 0.9
 """Which part of its capacity the worker has to keep."""
@@ -59,18 +70,36 @@ class Stretch:
     """Some seconds of offers.
 
     Args:
-        offered, refused: jobs.
+        rate: jobs a second that were to be offered.
         done: handlers that were called.
         accepting, refusing: how long calls took, seconds.
     """
 
+    rate: float
     seconds: float = 0.0
-    offered: int = 0
-    refused: int = 0
+    begun: int = 0
     done: int = 0
     accepting: list[float] = field(default_factory=list)
     refusing: list[float] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def next(self, now: float) -> bool:
+        """Whether a call is due; whoever is told so makes it."""
+        with self._lock:
+            due = self.begun + CALL <= now * self.rate
+            self.begun += CALL if due else 0
+            return due
+
+    @property
+    def refused(self) -> int:
+        """Jobs that were refused."""
+        return CALL * len(self.refusing)
+
+    @property
+    def offered(self) -> int:
+        """Jobs whose offers were answered."""
+        return CALL * (len(self.accepting) + len(self.refusing))
 
     @property
     def deepest(self) -> int:
@@ -118,17 +147,20 @@ def report(capacity: float, depth: int, calm: Stretch, busy: Stretch, recovery: 
         recovery: seconds until jobs waited as short as before; None: they did not in time.
 
     Returns:
-        one that is not ok where too little got done, too much waited, or it did not recover.
+        one that is not ok where too little got done, too few were offered, or it did not recover.
     """
     goodput = busy.done_per_s / capacity
     beyond = max(0, busy.deepest - depth)
     kept = goodput >= LEAST_GOODPUT
+    late = busy.offered < STEADY * busy.rate * busy.seconds
     notes = [
         f"Capacity: {capacity:,.0f} jobs/s. Its queue holds {depth:,} jobs; {busy.deepest:,} waited at the most.",
         "It did not come back to how it was before."
         if recovery is None
         else f"{recovery:.1f} s after the load had dropped jobs waited no longer than before.",
     ]
+    if late:
+        notes.append("Fewer jobs were offered than that: the producers are saturated, and this was no such overload.")
     if not kept:
         notes.append(f"Less got done than {LEAST_GOODPUT:.0%} of what the worker can do.")
     return Report(
@@ -155,7 +187,7 @@ def report(capacity: float, depth: int, calm: Stretch, busy: Stretch, recovery: 
             "recovery_s": None if recovery is None else round(recovery, 2),
         },
         notes=notes,
-        ok=kept and recovery is not None,
+        ok=kept and not late and recovery is not None,
     )
 
 
@@ -188,31 +220,36 @@ def _offered(
     queue: Queue, workers: Crew, rate: float, seconds: float, show: Callable[[float], None] = lambda _: None
 ) -> Stretch:
     """Offer so many jobs a second, one a call, for so long."""
-    stretch = Stretch()
-    began, before, looked = time.monotonic(), workers.board.called, 0.0
-    while (now := time.monotonic() - began) < seconds:
-        for _ in range(int(now * rate) - stretch.offered):
-            _offer(stretch)
-            if time.monotonic() - began >= seconds:
-                break
-        if now - looked >= _LOOK:
-            looked = now
+    stretch = Stretch(rate)
+    began, before = time.monotonic(), workers.board.called
+    with ThreadPoolExecutor(PRODUCERS) as pool:
+        producing = [pool.submit(_produce, stretch, began, seconds) for _ in range(PRODUCERS)]
+        while (now := time.monotonic() - began) < seconds:
             stretch.looks.append(_look(queue, now))
             workers.check()
             show(now)
-        time.sleep(0.001)
+            time.sleep(_LOOK)
+        for one in producing:
+            one.result()
     stretch.seconds = time.monotonic() - began
     stretch.done = workers.board.called - before
     return stretch
 
 
+def _produce(stretch: Stretch, began: float, seconds: float) -> None:
+    """One of several producers that keep the pace together, however long a call takes."""
+    while (now := time.monotonic() - began) < seconds:
+        if stretch.next(now):
+            _offer(stretch)
+        else:
+            time.sleep(0.001)
+
+
 def _offer(stretch: Stretch) -> None:
-    stretch.offered += 1
     began = time.monotonic()
     try:
-        wait.enqueue_sync(**PAYLOAD)
+        wait.enqueue_many_sync([PAYLOAD] * CALL)
     except QueueFull:
-        stretch.refused += 1
         stretch.refusing.append(time.monotonic() - began)
     else:
         stretch.accepting.append(time.monotonic() - began)

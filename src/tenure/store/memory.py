@@ -585,9 +585,13 @@ class MemoryStore:
 
     def _admit_next(self, row: Row) -> bool:
         """Admit the next one of this one's ordering key; whether there was one."""
-        strict = self._queue(row.queue).order_scheduled == "block"
-        key = self._of_key(row)
-        waiting = [one for one in key if one.gate == ORDER and (strict or one.available_at <= self._at)]
+        queue = self._queue(row.queue)
+
+        def counts(one: Row) -> bool:
+            strict = queue.order_scheduled == "block" and not (one.claims and queue.order_retry == "skip")
+            return one.gate == ORDER and (strict or one.available_at <= self._at)
+
+        waiting = [one for one in self._of_key(row) if counts(one)]
         first = min(waiting, key=lambda one: one.seq, default=None)
         if first is None or first.available_at > self._at or self._blocked(row):
             return False

@@ -5,6 +5,7 @@
 create or replace function tenure.fill(name text, weigh boolean, out jobs bigint, out bytes bigint)
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 as $body$
 -- text {digest}

@@ -11,6 +11,10 @@
 create or replace function tenure.hand_over(queue text, keys text[]) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 as $body$
 #variable_conflict use_column
 -- text {digest}
@@ -21,6 +25,9 @@ declare
     moment constant timestamptz := clock_timestamp();
     whatever constant boolean := coalesce(
         (select q.order_scheduled = 'block' from tenure.queues q where q.name = hand_over.queue), false);
+    -- A job that came back is not scheduled: whether others pass it while it waits is a setting of its own.
+    passes constant boolean := coalesce(
+        (select q.order_retry = 'skip' from tenure.queues q where q.name = hand_over.queue), false);
     handed integer;
 begin
     with
@@ -34,7 +41,7 @@ begin
             select j.id, j.available_at
             from tenure.jobs j
             where j.queue = args.queue and j.order_key = a.order_key and j.state = 'pending' and j.gate = 'order'
-              and (j.available_at <= args.moment or args.whatever)
+              and (j.available_at <= args.moment or args.whatever and (j.claims = 0 or not args.passes))
             order by j.seq
             limit 1
         ) n

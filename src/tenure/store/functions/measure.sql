@@ -8,7 +8,8 @@
 -- it was counted last, "rate" how many thousandths of a unit leave a second, averaged over some seconds.
 --
 -- Why it is safe: it is an estimate. Jobs whose transactions are open while it is counted are not seen, and come on top. A snapshot
--- that is older than this statement (REPEATABLE READ) would write down the past, so nothing is written from there. One counts at
+-- that is older than this statement (REPEATABLE READ) would write down the past, so nothing is written from there, unless nothing
+-- was ever counted. One counts at
 -- a time, and the others wait for that: the lock is given back in here, whatever happens.
 create or replace function tenure.measure(name text, anyway boolean default false)
 returns jsonb
@@ -17,7 +18,9 @@ set search_path = pg_catalog, pg_temp
 as $body$
 -- text {digest}
 declare
+    never constant bigint := 4611686018427387904;  -- what bind writes
     q tenure.queues;
+    due boolean;  -- a moment that is far ahead is of a clock that has gone back
     mark text;
     lock bigint;
     units bigint;
@@ -37,13 +40,14 @@ begin
     mark := 'tenure.bound_' || q.number;
     units := least(q.max_depth, q.max_bytes / 256 + 1);
     lock := hashtextextended(mark, 1);
-    if current_setting('transaction_isolation') = 'read committed'
-       and (anyway or pg_sequence_last_value((mark || '_next')::regclass) <= extract(epoch from clock_timestamp()) * 1000000) then
+    due := pg_sequence_last_value((mark || '_next')::regclass) - extract(epoch from clock_timestamp()) * 1000000 not between 0 and 300000000;
+    if (current_setting('transaction_isolation') = 'read committed' or pg_sequence_last_value((mark || '_depth')::regclass) >= never)
+       and (anyway or due) then
         perform pg_advisory_lock(lock);
         begin
             began := clock_timestamp();
             moment := extract(epoch from began) * 1000000;
-            if anyway or pg_sequence_last_value((mark || '_next')::regclass) <= moment then
+            if anyway or pg_sequence_last_value((mark || '_next')::regclass) - moment not between 0 and 300000000 then
                 before := pg_sequence_last_value((mark || '_depth')::regclass);
                 select * into waiting from tenure.fill(q.name, q.max_bytes is not null);
                 estimate := ceil(greatest(waiting.jobs * (units / coalesce(q.max_depth, 'infinity'::float8)),
@@ -53,7 +57,7 @@ begin
                     pg_sequence_last_value((mark || '_depth')::regclass) - before));
                 rate := pg_sequence_last_value((mark || '_rate')::regclass);
                 passed := greatest((moment - pg_sequence_last_value((mark || '_at')::regclass)) / 1000000.0, 0.000001);
-                gone := case when before < 4611686018427387904 then greatest(0, before - estimate) else 0 end;
+                gone := case when before < never then greatest(0, before - estimate) else 0 end;
                 rate := rate + (1000 * gone / passed - rate) * case when rate > 0 then 1 - exp(-least(passed, 100) / 5) else 1 end;
                 perform setval((mark || '_rate')::regclass, greatest(0, rate)::bigint),
                         setval((mark || '_at')::regclass, moment),

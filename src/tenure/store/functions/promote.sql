@@ -17,6 +17,10 @@ create or replace function tenure.promote(queue text, most integer, everything b
 returns table (looked integer, admitted integer, more boolean)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 as $body$
 #variable_conflict use_column
 -- text {digest}
@@ -158,7 +162,7 @@ begin
             select j.id, j.available_at
             from tenure.jobs j
             where j.queue = args.queue and j.order_key = h.order_key and j.state = 'pending' and j.gate = 'order'
-              and (j.available_at <= args.moment or args.whatever)
+              and (j.available_at <= args.moment or args.whatever and (j.claims = 0 or not args.passes))
             order by j.seq
             limit 1
         ) n
@@ -221,13 +225,13 @@ begin
         place.low_at := greatest(place.low_at, moment - interval '100 ms');
         place.low_seq := case when place.low_at = moment - interval '100 ms' then 0 else place.low_seq end;
         if place.short_due = 'infinity' or place.short_due = '-infinity' then
-            place.short_due := clock_timestamp() + greatest(interval '500 ms', 30 * place.spent);
+            place.short_due := clock_timestamp() + least(greatest(interval '500 ms', 30 * place.spent), interval '5 s');
         end if;
     end if;
     if full_look then
         place.full_key := case when told.keys = most and not promote.everything then told.last_key end;
         place.full_due := clock_timestamp() + greatest(
-            case when place.full_key is null then interval '1 s' else interval '0' end, 59 * (clock_timestamp() - began));
+            case when place.full_key is null then interval '1 s' else interval '0' end, 9 * (clock_timestamp() - began));
     end if;
     update tenure.promoters p
     set low_at = (args.place).low_at, low_seq = (args.place).low_seq, spent = (args.place).spent,

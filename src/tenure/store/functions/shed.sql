@@ -8,6 +8,7 @@ create or replace function tenure.shed(name text, jobs bigint, bytes bigint, pri
 returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp
+set jit = off
 set enable_seqscan = off
 set enable_sort = off
 set enable_bitmapscan = off

@@ -38,7 +38,12 @@ revived as (
            r.order_key, case when r.order_key is not null then 'order' end
     from risen r
     join given g on g.id = r.id
-    returning id, available_at
+    returning id, available_at, order_key
+),
+-- Where others of its key have waited for it and it comes later, nobody is at hand to admit them.
+noted as (
+    insert into tenure.order_looks (queue, order_key)
+    select %(queue)s, r.order_key from revived r where r.order_key is not null and r.available_at > clock_timestamp()
 ),
 keys as (
     update tenure.keys k
