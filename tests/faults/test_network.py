@@ -15,7 +15,7 @@ from tenure import Job, State, Tenure, embedded
 from tenure.chaos.proxy import COMMIT, Proxy
 from tenure.errors import StoreUnavailable
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Now
+from tenure.store.protocol import Now, Sweep
 from tenure.worker.leases import Held
 from tenure.worker.on_call import OnCall
 from tests.apps import basic
@@ -25,6 +25,11 @@ from tests.worker.here import QUICK, eventually, record, working
 from tests.worker.processes import Bench
 
 BASIC = "tests.apps.basic:app"
+
+WAITS = """
+select true from pg_locks
+where not granted and database = (select oid from pg_database where datname = current_database())
+"""
 
 THROUGH: dict[str, Callable[[Proxy], None]] = {
     "late": lambda proxy: proxy.latency(0.02),
@@ -75,6 +80,25 @@ def test_in_a_black_hole_a_worker_gives_up_its_job_before_the_lease_ends_and_com
         proxy.heal()
         done = bench.await_state(ticket.id)
     assert (done.claims, done.worker) == (2, worker.name)
+
+
+def test_a_look_at_length_on_a_mute_connection_is_given_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.store.postgres.AT_LENGTH", 5.0)
+    monkeypatch.setattr("tenure.store.postgres.DEADLINE", 2.0)
+    with Proxy(dsn) as proxy, psycopg.connect(dsn) as holder:
+        holder.execute("lock table tenure.jobs")
+        store = PostgresStore(proxy.dsn(), patience=60.0)
+
+        async def scene() -> None:
+            look = asyncio.create_task(store.at_length(Sweep("q")))
+            await eventually(lambda: holder.execute(WAITS).fetchone(), "its wait for the lock")
+            for connection in proxy.connections():
+                connection.black_hole()
+            with pytest.raises(StoreUnavailable):
+                await look
+
+        asyncio.run(scene())
+        store.close()
 
 
 def test_when_one_connection_is_found_mute_nobody_waits_for_those_that_are_idle(

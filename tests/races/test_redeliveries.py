@@ -164,7 +164,7 @@ def test_hundreds_of_keys_in_random_order_are_done_once_each_without_a_deadlock(
 ) -> None:
     """Of one job each, delivered again and again; and natural keys of several kinds, with several jobs each."""
     errors: list[Exception] = []
-    monkeypatch.setattr("tenure.effects.run._again", errors.append)
+    monkeypatch.setattr("tenure.effects.run.wants_again", errors.append)
     order = random.Random(9)
     deliveries = _deliveries(sessions.store)
     order.shuffle(deliveries)

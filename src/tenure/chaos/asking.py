@@ -16,7 +16,7 @@ from tenure.chaos.ledger import Ledger
 from tenure.effects.attempt import Attempt
 from tenure.effects.company import Companies
 from tenure.effects.effect import AloneError
-from tenure.effects.run import Effects, _again
+from tenure.effects.run import Effects, wants_again
 from tenure.worker.leases import Held
 from tenure.worker.outcome import Asked
 from tenure.worker.settler import Item, Settler
@@ -48,7 +48,7 @@ def _telling_what_is_undone(ledger: Ledger, made: Any) -> Any:
         try:
             return await made(self, attempt, **more)
         except (Exception, AloneError) as error:
-            if isinstance(error, AloneError) or _again(error):
+            if isinstance(error, AloneError) or wants_again(error):
                 job = attempt.effect.job
                 ledger.note("undone", id=str(job.id), claim=job.claims)
             raise

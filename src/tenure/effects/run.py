@@ -76,7 +76,7 @@ class Effects:
             except AloneError:
                 pass
             except Exception as error:
-                if not _again(error):
+                if not wants_again(error):
                     raise
         return await self._alone(attempt)
 
@@ -87,7 +87,7 @@ class Effects:
             try:
                 return await self._once(attempt, prepare=prepare)
             except Exception as error:
-                if rerun == RERUNS or not _again(error):
+                if rerun == RERUNS or not wants_again(error):
                     raise
                 prepare = prepare and not isinstance(error, DeallocatedError)
         raise AssertionError("unreachable")
@@ -129,6 +129,6 @@ async def _made(opened: Opened, attempt: Attempt) -> str | None:
     return done.result
 
 
-def _again(error: Exception) -> bool:
+def wants_again(error: Exception) -> bool:
     """Whether the database asks for another try, in psycopg's words or as SQLAlchemy passes them on."""
     return isinstance(error, _AGAIN) or isinstance(getattr(error, "orig", None), _AGAIN)

@@ -30,7 +30,7 @@ from tenure.job import Accepted, Job, Record, State
 from tenure.store import protocol as p
 from tenure.store.acceptance import accepting, accepting_again, accepting_alone
 from tenure.store.arrays import column
-from tenure.store.connections import AT_LENGTH, DEADLINE, AsyncConnections, Connections, aconnect, connect
+from tenure.store.connections import AT_LENGTH, DEADLINE, AsyncConnections, Connections, aconnect, ain_time, connect
 from tenure.store.durability import require_durable
 from tenure.store.entry import entering, entering_alone
 from tenure.store.explained import explained, severed
@@ -187,13 +187,19 @@ class PostgresStore:
         return cast(T, await self._aagain(cast(p.Accept, op)))
 
     async def at_length(self, op: p.Op[T]) -> T:
-        """Do an operation that may read for minutes, on a connection of its own: it has ``AT_LENGTH`` seconds."""
+        """Do an operation that may read for minutes, on a connection of its own: it has ``AT_LENGTH`` seconds.
+
+        Raises:
+            StoreBusy: that was not enough, or somebody held what it wanted.
+            StoreUnavailable: the database went away, or has not answered when ``DEADLINE`` seconds more have passed.
+        """
         pooled = not self._prepare
         try:
             async with await aconnect(self.dsn, patience=self._patience, within=DEADLINE, pooled=pooled) as own:
-                if not pooled:
-                    await own.execute(f"set statement_timeout = {int(AT_LENGTH * 1000)}")
-                return await arun(self._said(op), AsyncPsycopg(own))
+                with ain_time(own, AT_LENGTH + DEADLINE):
+                    if not pooled:
+                        await own.execute(f"set statement_timeout = {int(AT_LENGTH * 1000)}")
+                    return await arun(self._said(op), AsyncPsycopg(own))
         except psycopg.Error as error:
             self._tell(error, op)
 

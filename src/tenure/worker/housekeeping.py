@@ -14,17 +14,19 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from uuid import UUID
+from typing import Protocol, TypeVar
 
 from tenure.errors import StoreBusy, TenureError
 from tenure.faultpoints import point
 from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Expire, NextExpiry, Now, Prune, Sweep, Swept, Upkeep
+from tenure.store.protocol import Expire, NextExpiry, Now, Op, Prune, Sweep, Swept, Upkeep
 from tenure.worker.at_length import AtLength
 from tenure.worker.lows import RARELY, Pace
 
 log = logging.getLogger("tenure.worker")
+
+T = TypeVar("T")
 
 PRESENCE = 15.0
 """Seconds between two signs of life, and between two looks at what operators changed."""
@@ -36,6 +38,12 @@ _HELD = 0.25
 _LIMIT = 500
 _EVERYTHING = 1.0  # seconds between two sweeps that look at everything and not at what has ended since the last one
 _OUTAGE = (0.5, 15.0)  # seconds between two tries, first and longest
+
+
+class _Ask(Protocol):
+    """``arun`` of a store, or its ``at_length``."""
+
+    def __call__(self, op: Op[T], /) -> Awaitable[T]: ...
 
 
 class Housekeeping:
@@ -87,8 +95,7 @@ class Housekeeping:
         everything = self._pace[queue].due(_EVERYTHING)
         low = None if everything else self._swept.get(queue)
         try:
-            swept = await self._store.arun(Sweep(queue, _LIMIT, low))
-            expired = await self._store.arun(Expire(queue, _LIMIT, low))
+            swept, expired = await self._end(self._store.arun, queue, low)
         except StoreBusy as error:
             if everything and ran_out_of_time(error):
                 # So much is dead that it cannot be read in time: what ends from now on is swept meanwhile.
@@ -98,8 +105,7 @@ class Housekeeping:
             raise
         if everything:
             self._pace[queue].took(time.monotonic() - began)
-        self._have(queue, swept, expired)
-        if len(swept) == _LIMIT or len(expired) == _LIMIT:
+        if _LIMIT in (swept, expired):
             return 0.0
         until = await self._store.arun(NextExpiry(queue, self._swept.get(queue)))
         if until is None or until >= 0:
@@ -114,20 +120,20 @@ class Housekeeping:
         while more:
             began = time.monotonic()
             try:
-                swept = await self._store.at_length(Sweep(queue, _LIMIT))
-                expired = await self._store.at_length(Expire(queue, _LIMIT))
+                more = _LIMIT in await self._end(self._store.at_length, queue, None)
             finally:
                 self._pace[queue].took(time.monotonic() - began)
-            self._have(queue, swept, expired)
-            more = len(swept) == _LIMIT or len(expired) == _LIMIT
 
-    def _have(self, queue: str, swept: list[Swept], expired: list[UUID]) -> None:
-        """Count and tell what a sweep has ended."""
+    async def _end(self, ask: _Ask, queue: str, low: datetime | None) -> tuple[int, int]:
+        """Sweep and expire; how many of each. What was swept is told before anything else can fail."""
+        swept = await ask(Sweep(queue, _LIMIT, low))
         self._counts["swept"] += len(swept)
-        self._counts["expired"] += len(expired)
         if swept:
             log.info("%d leases in queue %s had expired", len(swept), queue)
             self._on_swept(queue, swept)
+        expired = await ask(Expire(queue, _LIMIT, low))
+        self._counts["expired"] += len(expired)
+        return len(swept), len(expired)
 
     async def _presence(self) -> float:
         await self._present()
