@@ -80,7 +80,7 @@ def test_depths_grow_tenfold() -> None:
 
 
 def course(first: float, last: float) -> Course:
-    return Course(1000, first, last, (first + last) / 2, Cost(1.0, 2.0, 3), SIZES, 10.0)
+    return Course(1000, first, last, (first + last) / 2, Cost(1.0, 2.0, 3), SIZES, 10.0, 0.0413)
 
 
 def test_a_snapshot_proves_something_where_the_speed_is_lost_without_the_hint() -> None:

@@ -123,6 +123,7 @@ def test_pinned(dsn: str, pin: str) -> None:
     answer = measured(dsn, "pinned", "--seconds", 1, "--pin", pin)
     told = answer.json
     assert told["jobs"] > 0
+    assert 0 <= told["longest_pause_ms"] < 60_000
     if told["first"]:
         assert told["kept"] == pytest.approx(told["last"] / told["first"], rel=0.1)
     if pin == "none":

@@ -18,6 +18,7 @@ from tenure.bench import floor
 from tenure.bench.feed import Feed
 from tenure.bench.measure import Cost, cost, ratio, usage
 from tenure.bench.offered import offered, window_of, window_told
+from tenure.bench.pauses import watched
 from tenure.bench.queue import queue_on
 from tenure.bench.report import Report, megabytes, percent, whole
 from tenure.bench.server import Server
@@ -49,6 +50,7 @@ class Course(NamedTuple):
         jobs_per_s: over all of it.
         window: how long the first and the last seconds are.
         sizes: of the tables at the end.
+        longest_pause: in which nothing was started although jobs were waiting, seconds.
     """
 
     jobs: int
@@ -58,6 +60,7 @@ class Course(NamedTuple):
     cost: Cost
     sizes: dict[str, int]
     window: float
+    longest_pause: float
 
     @property
     def kept(self) -> float | None:
@@ -97,7 +100,18 @@ def report(pin: Pin, course: Course, other: Course | None, found: floor.Floor | 
             f" {PROOF:.0%}. Give it more --seconds."
         )
     return Report(
-        ("hint", "jobs", "first jobs/s", "last jobs/s", "kept", "dead rows", "table", "server CPU µs", "worker CPU µs"),
+        (
+            "hint",
+            "jobs",
+            "first jobs/s",
+            "last jobs/s",
+            "kept",
+            "longest pause ms",
+            "dead rows",
+            "table",
+            "server CPU µs",
+            "worker CPU µs",
+        ),
         [_row(name, one) for name, one in runs],
         course.jobs,
         course.jobs_per_s,
@@ -112,6 +126,7 @@ def report(pin: Pin, course: Course, other: Course | None, found: floor.Floor | 
         more={
             "pin": pin,
             "window_s": round(course.window, 3),
+            "longest_pause_ms": round(course.longest_pause * 1000, 1),
             "proves": proves if other else None,
             "first_without_hint": whole(other.first) if other else None,
             "last_without_hint": whole(other.last) if other else None,
@@ -136,15 +151,16 @@ def _run(server: Server, wishes: Wishes, *, hint: bool) -> Course:
         feed = Feed(queue, workers, WAITING)
         before = usage(queue.conn, workers.pids)
         feed.keep(lambda called: called > 0)
-        started = time.monotonic()
-        looks = [(started, workers.board.called)]
-        for seconds in (window, wishes.seconds - window, wishes.seconds):
-            feed.keep(partial(_passed, started, seconds, wishes, what))
-            looks.append((time.monotonic(), workers.board.called))
+        with watched(lambda: workers.board.called, lambda: feed.waiting) as pauses:
+            started = time.monotonic()
+            looks = [(started, workers.board.called)]
+            for seconds in (window, wishes.seconds - window, wishes.seconds):
+                feed.keep(partial(_passed, started, seconds, wishes, what))
+                looks.append((time.monotonic(), workers.board.called))
         jobs = looks[-1][1]
         spent = cost(before, usage(queue.conn, workers.pids), jobs)
         first, last, overall = _rate(*looks[0:2]), _rate(*looks[2:4]), _rate(looks[0], looks[3])
-        return Course(jobs, first, last, overall, spent, queue.sizes(), window)
+        return Course(jobs, first, last, overall, spent, queue.sizes(), window, pauses.longest)
 
 
 def _passed(started: float, seconds: float, wishes: Wishes, what: str, _called: int) -> bool:
@@ -174,6 +190,7 @@ def _row(name: str, one: Course) -> tuple[Any, ...]:
         whole(one.first),
         whole(one.last),
         percent(one.kept),
+        round(one.longest_pause * 1000),
         one.sizes["dead_rows"],
         megabytes(one.sizes["jobs_bytes"]),
         one.cost.server_cpu_us,

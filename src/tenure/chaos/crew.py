@@ -22,6 +22,8 @@ from tenure.worker.options import Options
 TARGET = "tenure.chaos.apps:app"
 
 _GRACE = 5.0  # seconds a worker that is told to go may take for its handlers
+_BIRTH = 60.0  # seconds until all of them are to be at work; then it begins without who is not
+_LOOK = 0.02
 _LAST_MOMENTS = 20.0  # seconds until whoever was told to go is killed
 
 
@@ -49,9 +51,17 @@ class Crew:
         self.producers: list[subprocess.Popen[bytes]] = []
 
     def begin(self) -> None:
-        """Start them."""
+        """Start them; returns when each is at work, so that a slow machine's run is no shorter than a fast one's."""
         self.workers += (self._worker(n) for n in range(len(self._network.workers)))
         self.producers += (self._producer(n) for n in range(len(self._network.producers)))
+        latest = time.monotonic() + _BIRTH
+        while not all(map(self._at_work, (*self.workers, *self.producers))) and time.monotonic() < latest:
+            self.tend()
+            time.sleep(_LOOK)
+
+    def _at_work(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether it has told the ledger of something: a worker of its first handler, a producer of its first call."""
+        return self._place.ledger.of(process.pid).exists()
 
     def tend(self) -> None:
         """Start again whoever has ended."""

@@ -33,11 +33,16 @@ class Ledger:
         """Where crash points write, see ``tenure.faultpoints``."""
         return self.path / f"faults{_ENDING}"
 
+    def of(self, pid: int) -> Path:
+        """The file of a process; there is none before its first line."""
+        return self.path / f"{pid}{_ENDING}"
+
     def note(self, event: str, **more: Any) -> None:
         """Append a line; its moment ``t`` is now, on the steady clock that all processes of a machine share."""
         if self._pid != os.getpid():  # a fork's is its own
-            file = self.path / f"{os.getpid()}{_ENDING}"
-            self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._descriptor = os.open(
+                self.of(os.getpid()), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             self._pid = os.getpid()  # last: another thread goes on as soon as it sees that
         line = {"event": event, "t": time.monotonic(), "pid": self._pid, **more}
         text = json.dumps(line).encode() + b"\n"

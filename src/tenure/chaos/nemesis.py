@@ -24,7 +24,7 @@ from tenure.errors import TenureError
 from tenure.store.connections import connect
 
 _LOOK = 0.02
-_ARRIVAL = 5.0  # seconds that are given, once all is healed, to those who have not come by what waits for them
+_ARRIVAL = 20.0  # seconds that are given, once all is healed, to those who have not come by what waits for them
 _AT_WORK = 2.0  # seconds after which a worker that is to die as it drains is told to
 
 _COMMITS = {"keyed": re.compile(rb"\s*-- accept:"), "unkeyed": re.compile(rb"\s*-- accept_one:"), "commit": COMMIT}
@@ -64,6 +64,7 @@ class Nemesis:
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
         self._answers: list[Fault] = []  # answers that are to be lost
+        self._endings: list[Fault] = []  # of sessions; after a restart of the server there may be none for a while
         self._waiting: dict[Way, tuple[threading.Event, int, Fault]] = {}  # for the next commit on a way
 
     def carry_out(self, plan: list[Fault], seconds: float, show: Callable[[float], None]) -> None:
@@ -90,14 +91,14 @@ class Nemesis:
         if self._engine is not None:
             self._engine.ensure()
         end = time.monotonic() + _ARRIVAL
-        while (self._crew.armed() or self._answers or self._waiting) and time.monotonic() < end:
+        while (self._crew.armed() or self._answers or self._endings or self._waiting) and time.monotonic() < end:
             self._look_after(time.monotonic())
             time.sleep(_LOOK)
         for pid in self._crew.disarm():
             self._note("kill", pid)
 
     def _look_after(self, now: float) -> None:
-        """Start again who has ended, undo what has lasted long enough, and see whose answer is lost by now."""
+        """Start again who has ended, undo what has lasted long enough, and do what could not be done when it was due."""
         self._crew.tend()
         self._network.heal(now)
         while self._later and self._later[0][0] <= now:
@@ -106,6 +107,10 @@ class Nemesis:
             if came.is_set():
                 del self._waiting[way]
                 self._note(fault.kind, pid, fault)
+        for fault in self._endings[:]:
+            if self._terminated(int(fault.detail)):
+                self._endings.remove(fault)
+                self._note(fault.kind, 0, fault)
         for fault in self._answers[:]:
             if self._producer(fault)[1] not in self._waiting:  # one statement loses one answer
                 self._answers.remove(fault)
@@ -143,7 +148,8 @@ class Nemesis:
                 worker.send_signal(signal.SIGTERM)
                 return worker.pid
             case "terminate":
-                return 0 if self._terminated(int(fault.detail)) else None
+                self._endings.append(fault)
+                return None  # until there is a session to be ended
             case "proxy" | "isolate":
                 return self._disturb(fault)
             case "answer":
