@@ -756,4 +756,4 @@ def test_every_argument_column_and_error_is_explained(fresh: PostgresStore) -> N
         columns = max(columns, re.findall(r"(\w+) \w+[,)]", table), key=len)
     answers = ["new", "same", "replaced", "conflict", "too_large"]
     assert shown["Answers"] == [*columns, *answers]
-    assert shown["Errors"] == ["TN001", "TN002", "40001"]
+    assert shown["Errors"] == ["TN001", "TN002", "TN003", "40001"]

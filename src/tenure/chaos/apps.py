@@ -166,10 +166,10 @@ async def grouped(tx: AsyncConnection, job: Job, ref: str) -> int:
     return await _posted(tx, job, ref)
 
 
-@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, effect=True, dedup=lambda order: order)
-async def natural(tx: AsyncConnection, job: Job, ref: str, order: str) -> int:
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, effect=True, dedup=lambda order_id: order_id)
+async def natural(tx: AsyncConnection, job: Job, ref: str, order_id: str) -> int:
     """The same, once for all jobs of an order: the row is the order's."""
-    return await _posted(tx, job, ref, order)
+    return await _posted(tx, job, ref, order_id)
 
 
 @app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, once_ttl="1d")

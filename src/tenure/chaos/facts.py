@@ -17,7 +17,7 @@ from tenure.chaos.told import Asked, Effect, Facts, Past, Row, Run, Struck
 
 _ROWS = """
 select id::text, payload ->> 'ref', kind, state::text, claims, attempts, max_attempts, releases + deferrals,
-       redrives, result, token::text, payload ->> 'order',
+       redrives, result, token::text, payload ->> 'order_id',
        array(select jsonb_build_array(h -> 'claim', h -> 'class', h -> 'message',
                                       extract(epoch from (h ->> 'ended')::timestamptz)::float8)
              from jsonb_array_elements(history) with ordinality as t(h, n) order by n)

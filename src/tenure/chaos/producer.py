@@ -138,7 +138,7 @@ class Producer:
                 return  # the first may not be there
 
             def call(ref: str = ref) -> None:
-                _accepted(ref, kind.enqueue_sync(ref=ref, order=order, key=ref).id)
+                _accepted(ref, kind.enqueue_sync(ref=ref, order_id=order, key=ref).id)
 
             self._answered([ref], call, keyed=True)
 
