@@ -1,8 +1,8 @@
 """Servers and databases for the tests.
 
 Each worker of the test run attaches to one embedded PostgreSQL 18 and, where its binaries are found, one PostgreSQL 15;
-both live in a base directory of the test run and go when the last worker has gone. Each test gets a database of its own,
-copied from a template that has the schema. With CI=true a missing server fails the test; at home it skips, with the reason.
+both live in a base directory of the test run, in memory where there is room, and go when the last worker has gone. Each test
+gets a database of its own, copied from a template that has the schema. With CI=true a missing server fails the test; at home it skips, with the reason.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from tenure import embedded
 from tenure.store.postgres import PostgresStore
 
 RUN = "TENURE_TEST_RUN"
+MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of its own is made in there
+ROOM = 8 * 2**30
+"""Bytes that must be free in it, for the servers to live there: they keep fsync on, and it costs nothing."""
+
 PG15 = Path("/usr/lib/postgresql/15/bin")
 
 
@@ -33,6 +37,7 @@ class Server:
     engine: embedded.Engine
     template: str
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    done_with: list[str] = field(default_factory=list)
 
     def dsn(self, database: str) -> str:
         return f"{self.engine.dsn.replace('dbname=tenure', '')} dbname={database}"
@@ -41,13 +46,23 @@ class Server:
         """A new database; answers its DSN."""
         name = f"t_{os.getpid()}_{next(self.numbers)}"
         with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
-            admin.execute(f"create database {name} template {template or self.template}")
+            self._tidy(admin)
+            admin.execute(f"create database {name} template {template or self.template} strategy file_copy")
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:
-        name = dsn.rsplit("dbname=", 1)[1]
+        """Its end; it goes when the next one comes, for then nobody has to wait for its last sessions."""
+        self.done_with.append(dsn.rsplit("dbname=", 1)[1])
+
+    def close(self) -> None:
+        """Nothing is left of it."""
         with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
-            admin.execute(f"drop database if exists {name} with (force)")
+            self._tidy(admin)
+            admin.execute(f"drop database if exists {self.template} with (force)")
+
+    def _tidy(self, admin: psycopg.Connection) -> None:
+        while self.done_with:
+            admin.execute(f"drop database if exists {self.done_with.pop()} with (force)")
 
 
 def missing(reason: str) -> None:
@@ -66,8 +81,7 @@ def _server(major: int, tmp: Path, bin_dir: Path | None) -> Iterator[Server]:
         server = Server(engine, template)
         PostgresStore(server.dsn(template)).migrate()
         yield server
-        with psycopg.connect(engine.dsn, autocommit=True) as admin:
-            admin.execute(f"drop database if exists {template} with (force)")
+        server.close()
     finally:
         engine.close()
 
@@ -75,7 +89,8 @@ def _server(major: int, tmp: Path, bin_dir: Path | None) -> Iterator[Server]:
 def pytest_configure(config: pytest.Config) -> None:
     """One directory for the run, made by the process that starts the others, reachable for the servers' own user."""
     if not hasattr(config, "workerinput"):
-        os.environ[RUN] = tempfile.mkdtemp(prefix="tenure-tests-")
+        roomy = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM
+        os.environ[RUN] = tempfile.mkdtemp(prefix="tenure-tests-", dir=MEMORY if roomy else None)
         Path(os.environ[RUN]).chmod(0o711)
 
 
