@@ -1,8 +1,9 @@
 """Servers and databases for the tests.
 
 Each worker of the test run attaches to one embedded PostgreSQL 18 and, where its binaries are found, one PostgreSQL 15;
-both live in a base directory of the test run, in memory where there is room, and go when the last worker has gone. Each test
-gets a database of its own, copied from a template that has the schema. With CI=true a missing server fails the test; at home it skips, with the reason.
+both live in a base directory of the test run, in memory where there is room, and go when the last worker has gone. Each
+test gets a database of its own, copied from a template that has the schema. With CI=true a missing server fails the test;
+at home it skips, with the reason.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _produced(orders: Orders) -> None:
 
 
 def _worked(place: Place, *, burst: bool = False) -> int:
-    options = Options(concurrency=5, prefetch=5, grace=3, burst=burst, dsn=place.dsn, schema=place.schema)
+    options = Options(concurrency=5, prefetch=5, children=1, grace=3, burst=burst, dsn=place.dsn, schema=place.schema)
     return int(run_here(TARGET, options))
 
 
