@@ -132,7 +132,7 @@ class Crew:
 
     def _worker(self, n: int, faults: str = "") -> subprocess.Popen[bytes]:
         way = self._network.workers[n]
-        # One child: each is a new interpreter, and with several a worker that was started again would hardly get to its jobs.
+        # One child: each is a new interpreter, and with several a worker that is new would hardly get to its jobs.
         options = Options(concurrency=10, children=1, grace=_GRACE, dsn=way.entered(), schema=self._place.schema)
         told = {"target": TARGET, **asdict(options)}
         more = {"TENURE_FAULTS": faults, "TENURE_FAULT_LEDGER": str(self._place.ledger.faults)}
