@@ -404,23 +404,25 @@ def test_a_job_that_waits_for_its_next_attempt_keeps_its_turn() -> None:
     failed = run("1", ended=11.0, failed=True)
     found = of_one_key(failed, run("2", at=12.0, ended=13.0), run("1", 2, at=14.0, ended=15.0, pid=9))
     assert wrong(found) == {"out_of_order": 1}
-    found.faults = [Struck("kill", 7, 9.0)]
-    assert wrong(found) == {}, "it may have begun when it had lost its lease"
-    found.rows = [
-        row._replace(history=(Past(1, "transient", 1, 11.0),)) if row.id == "1" else row for row in found.rows
-    ]
-    found.asked.add(asked("1", 1, "retry"))
-    assert wrong(found) == {"out_of_order": 1}, "its failure was taken, so it had not"
+    later = of_one_key(failed, run("1", 2, at=14.0, ended=15.0, pid=9), run("2", at=15.0, ended=16.0))
+    assert wrong(later) == {}
 
 
-def test_a_worker_that_has_lost_a_lease_is_no_turn() -> None:
-    """It was stopped with a job that it had claimed, others ran that and the next one, and then it woke up."""
-    zombie = run("1", at=14.5, ended=15.5)
-    found = of_one_key(zombie, run("1", 2, at=13.0, ended=14.0, pid=9), run("2", at=15.0, ended=16.0, pid=9))
+def test_a_job_whose_worker_was_killed_keeps_its_turn_until_it_has_run_again() -> None:
+    killed, again = run("1", ended=None), run("1", 2, at=14.0, ended=15.0, pid=9)
+    found = of_one_key(killed, run("2", at=12.0, ended=13.0, pid=9), again)
+    found.faults = [Struck("kill", 7, 11.0)]
+    assert wrong(found) == {"out_of_order": 1}
+    later = of_one_key(killed, again, run("2", at=15.0, ended=16.0, pid=9))
+    later.faults = found.faults
+    assert wrong(later) == {}
+
+
+def test_a_worker_that_works_on_when_it_has_lost_the_lease_has_no_turn() -> None:
+    zombie, again = run("1", ended=20.0), run("1", 2, at=13.0, ended=14.0, pid=9)
+    found = of_one_key(zombie, again, run("2", at=15.0, ended=16.0, pid=9))
     found.faults = [Struck("stop", 7, 10.5, 3.5)]
     assert wrong(found) == {}
-    found.faults = [Struck("stop", 7, 2.0, 3.5)]
-    assert wrong(found)["out_of_order"] == 1, "not that fault: this was too long ago"
 
 
 def test_a_dead_letter_has_had_its_turn_unless_it_was_put_back() -> None:

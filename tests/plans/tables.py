@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -131,7 +132,8 @@ class Bounded:
     def prepare(self, conn: Connection) -> None:
         """Set the bound, in the transaction that is open."""
         conn.pgconn.exec_(f"update tenure.queues set {self.setting} where name = 'q'".encode())  # noqa: S608 - constants
-        for register, value in (("depth", self.depth), ("next", 2**60)):
+        soon = int((time.time() + 240) * 1_000_000)  # a moment that is further ahead is of a clock that has gone back
+        for register, value in (("depth", self.depth), ("next", soon)):
             conn.pgconn.exec_(f"select setval('tenure.bound_{_number(conn)}_{register}', {value})".encode())
 
 
@@ -288,6 +290,11 @@ class Explained:
 
     def run(self, op: ops.Op[Any] | Bounded) -> Plan:
         """Run an operation and undo it; answers how it was done."""
+        if isinstance(op, Bounded):
+            self._run(op)  # its functions are compiled once in a session, and what they name is looked up in the catalog
+        return self._run(op)
+
+    def _run(self, op: ops.Op[Any] | Bounded) -> Plan:
         self.conn.pgconn.exec_(b"begin")  # not psycopg's own: after a rollback of its it prepares all statements anew
         bounded, op = (op, op.op) if isinstance(op, Bounded) else (None, op)
         if bounded is not None:

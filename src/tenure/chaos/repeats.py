@@ -16,8 +16,7 @@ SWEEP = LEASE
 SLACK = 30.0
 """Seconds that a busy machine may take beside lease and sweep: so long that a late sweep is no matter of load."""
 
-AFTERMATH = 2 * LEASE
-"""Seconds for which what a fault has done to leases can still show."""
+_AFTERMATH = 2 * LEASE  # seconds for which what a fault has done to leases can still show
 
 Figures = dict[str, float | None]
 
@@ -76,7 +75,7 @@ def _explained(runs: list[Run], facts: Facts) -> bool:
     pids = {0}.union(*(run.pids for run in runs[:-1]))
     first, last = runs[0].at, runs[-1].at
     return any(
-        fault.pid in pids and fault.at <= last and first <= fault.at + fault.seconds + AFTERMATH
+        fault.pid in pids and fault.at <= last and first <= fault.at + fault.seconds + _AFTERMATH
         for fault in facts.faults
     )
 

@@ -1,11 +1,10 @@
 """Whether jobs of one ordering key had their turns: one at a time, and none before another that was promised before it.
 
-A job's turn goes from its first run under a lease to the end of its last. Nobody else of its key may begin meanwhile, not
-while it waits for its next attempt either: so it is in queues where nothing else is said.
+A job's turn goes from the beginning of its first run to the end of its last. Nobody else of its key may begin meanwhile,
+not while it waits for its next attempt either: so it is in queues where nothing else is said.
 
-The last claim of a job was settled, so its lease was valid all along, and no fault excuses anything. An earlier run is
-known to have begun under a valid lease where its failure was taken, or where nothing had been done to its process or to all
-shortly before: a worker that was stopped may begin what it had claimed before it hears that it has lost it.
+No fault excuses anything. Whatever became of the lease of a run, it was claimed, and that is not before the turn of another
+one has ended. The last claim of a job was settled, so its lease was valid to the end.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from tenure.chaos.repeats import AFTERMATH, by_job
-from tenure.chaos.told import Facts, Offer, Row, Run
+from tenure.chaos.repeats import by_job
+from tenure.chaos.told import Facts, Offer
 
 
 class Turn(NamedTuple):
@@ -25,8 +24,8 @@ class Turn(NamedTuple):
 
     Args:
         offer: what its producer has told of it.
-        began: its first run under a lease.
-        ended: the last one's end.
+        began: its first run.
+        ended: the end of the last one.
     """
 
     id: str
@@ -47,7 +46,7 @@ def turns(facts: Facts) -> Iterator[Turn]:
             continue
         ends = [run.ended for run in runs if run.claim == row.claims and run.ended is not None]
         if ends:
-            yield Turn(row.id, offer, min(run.at for run in runs if _had_it(run, row, facts)), min(ends))
+            yield Turn(row.id, offer, runs[0].at, min(ends))
 
 
 def out_of_order(taken: Iterable[Turn]) -> list[str]:
@@ -56,19 +55,6 @@ def out_of_order(taken: Iterable[Turn]) -> list[str]:
     for turn in taken:
         keys[turn.offer.key].append(turn)
     return [id for of_one in keys.values() for id in sorted({*_beside(of_one), *_before(of_one)})]
-
-
-def _had_it(run: Run, row: Row, facts: Facts) -> bool:
-    """Whether its lease is known to have been valid when it began."""
-    taken = any(past.claim == run.claim and past.kind != "expired" for past in row.history)
-    return (
-        taken
-        or run.claim == row.claims
-        or not any(
-            fault.pid in (0, *run.pids) and fault.at <= run.at <= fault.at + fault.seconds + AFTERMATH
-            for fault in facts.faults
-        )
-    )
 
 
 def _beside(turns: list[Turn]) -> Iterator[str]:
