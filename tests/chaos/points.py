@@ -224,7 +224,7 @@ def _redriven(place: Place) -> None:
         while not conn.execute(dead).rowcount:
             time.sleep(_LOOK)
     where = ["--dsn", place.dsn, "--schema", place.schema]
-    command(["dead", "redrive", "--queue", QUEUE, *where], standalone_mode=False)
+    command(["dead", "redrive", "--queue", QUEUE, "--out-of-order", *where], standalone_mode=False)
 
 
 def main() -> None:

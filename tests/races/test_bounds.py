@@ -164,6 +164,22 @@ def test_nobody_goes_for_a_job_that_is_rolled_back(sessions: Sessions) -> None:
     assert figures(store).dead == {}
 
 
+@pytest.mark.parametrize("exact", [False, True], ids=["estimated", "exact"])
+def test_where_too_few_could_go_nobody_is_locked_by_the_transaction_that_was_refused(
+    sessions: Sessions, *, exact: bool
+) -> None:
+    store = sessions.store
+    shedding(store, depth=2, exact=exact)
+    accept(store, priority=1)
+    [id] = accept(store, priority=9)
+    one = sessions.open()
+    one.begin()
+    assert answers(one.run(offered(2, priority=5))) == ["full", "full"]
+    assert [job.id for job in claim(store, limit=10)][-1] == id, "its transaction is open"
+    one.commit()
+    assert figures(store).dead == {}
+
+
 def test_a_job_that_is_being_claimed_does_not_make_room(sessions: Sessions) -> None:
     store = sessions.store
     shedding(store, depth=2)

@@ -31,6 +31,12 @@ from tenure.policy import Backoff
 from tenure.worker.child import die_with_parent
 
 QUEUE = "chaos"
+NARROW = "chaos_narrow"
+"""A queue that is bounded."""
+
+ROOM = 30
+"""Most jobs that may wait in it."""
+
 LEDGER = "_TENURE_CHAOS_LEDGER"
 """Where a process writes; from the command to those it starts."""
 
@@ -46,7 +52,7 @@ TOGETHER = ("post", "grouped")
 EFFECTS = (*TOGETHER, "natural", "elsewhere")
 """Kinds whose run leaves a row."""
 
-ALWAYS = ("quick", "threaded", "heavy", "batched", "slow", "flaky", "failing", "snoozing", *EFFECTS)
+ALWAYS = ("quick", "threaded", "heavy", "batched", "slow", "flaky", "failing", "snoozing", "narrow", *EFFECTS)
 """Kinds whose jobs always succeed in the end: none of them may be given up. Those of ``hopeless`` all are."""
 
 _SOON = Backoff("100ms", "1s")
@@ -144,6 +150,14 @@ async def snoozing(job: Job, ref: str) -> int:
         await _works(job, _A_WHILE)
         ledger().note("failed", id=str(job.id), claim=job.claims)
         raise Snooze(for_=0.1)
+    return _ends(job)
+
+
+@app.job(queue=NARROW, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON)
+async def narrow(job: Job, ref: str) -> int:
+    """Comes from a queue that is full now and then."""
+    _begins(job, ref)
+    await asyncio.sleep(0.02)
     return _ends(job)
 
 

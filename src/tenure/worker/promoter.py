@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from tenure.errors import TenureError
+from tenure.faultpoints import point
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Promote
 
@@ -82,6 +83,7 @@ class Promoter:
 
     async def _round(self, queue: str) -> bool:
         """One; whether there is more to look at."""
+        point("promote.before")
         told = await self._store.arun(Promote(queue))
         self._wait[queue] = min(2 * self._wait[queue], SELDOM)
         if told is None:  # somebody else is at it
@@ -90,6 +92,7 @@ class Promoter:
             self._seen[queue] = time.monotonic()
             self._wait[queue] = OFTEN
         if told.admitted:
+            point("promote.after")
             self._counts["promoted"] += told.admitted
             self._admitted()
         return told.more

@@ -3,6 +3,7 @@
 --
 -- Why it is safe: what a claim or a settlement holds is skipped, the rows are locked before they are dropped, and they are dead
 -- letters in the same commit: nothing vanishes. The lowest priority goes first. A suspect and a job behind a gate are left alone.
+-- Where there are too few, those that were locked to be counted are let go at once, for the caller's transaction may stay open.
 -- The index is read from one of its ends, as far as victims are needed; rows are found one by one (see fragments/mine.sql).
 create or replace function tenure.shed(name text, jobs bigint, bytes bigint, priority smallint, newest boolean)
 returns bigint
@@ -80,7 +81,12 @@ begin
     ),
     {dead}
     select count(*) into args.dropped from given_up;
+    if dropped = 0 then
+        raise exception using errcode = 'TN000';  -- undo the locks, and nothing else is there to be undone
+    end if;
     return dropped;
+exception when sqlstate 'TN000' then
+    return 0;
 end
 $body$;
 
