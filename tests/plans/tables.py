@@ -291,7 +291,9 @@ class Explained:
     def run(self, op: ops.Op[Any] | Bounded) -> Plan:
         """Run an operation and undo it; answers how it was done."""
         if isinstance(op, Bounded):
-            self._run(op)  # its functions are compiled once in a session, and what they name is looked up in the catalog
+            self._run(
+                op
+            )  # its functions are compiled once in a session, and what they name is looked up in the catalog
         return self._run(op)
 
     def _run(self, op: ops.Op[Any] | Bounded) -> Plan:
