@@ -43,8 +43,9 @@ PATIENCE = 300.0  # seconds after which twenty kills, or the last jobs after the
 SEED = 1  # of what is enqueued
 LOAD = 3.0  # seconds of it at the least, however soon there are enough kills
 _LOOK = 0.005
-_ARRIVALS = {"drain.begun": 1, "redrive.before": 1, "migrate.between": len(migrations())}
-"""A process is killed at one of its first arrivals, in turn: how many of them there are, where it is not any number."""
+_ARRIVALS = {"drain.begun": 1, "redrive.before": 1, "promote.after": 1, "migrate.between": len(migrations())}
+"""A process is killed at one of its first arrivals, in turn: how many of them there are, where it is not any number, or
+where more would be long to wait for."""
 
 Work = Callable[[], object]
 

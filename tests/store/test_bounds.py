@@ -264,7 +264,7 @@ def test_running_jobs_and_suspects_do_not_make_room(store: Store) -> None:
     shift(store, 60)
     sweep(store)
     running = take(store, priority=9)
-    accept(store, priority=0)
+    assert eventually(store, priority=0) == ["new"]
     assert answers(offer(store, new(priority=0))) == ["full"]
     assert [look(store, one.id).state for one in (leased, running)] == [State.PENDING, State.RUNNING]
 
