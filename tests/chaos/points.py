@@ -204,7 +204,18 @@ def _produced(orders: Orders) -> None:
 
 
 def _worked(place: Place, *, burst: bool = False) -> int:
-    options = Options(concurrency=5, prefetch=5, children=1, grace=3, burst=burst, dsn=place.dsn, schema=place.schema)
+    # Who is killed in a moment holds few jobs and has one child, for each is a new interpreter. Who drains runs what takes
+    # seconds side by side, and what was killed with the others, which children run alone.
+    at_once, children = (30, 5) if burst else (5, 1)
+    options = Options(
+        concurrency=at_once,
+        prefetch=5,
+        children=children,
+        grace=3,
+        burst=burst,
+        dsn=place.dsn,
+        schema=place.schema,
+    )
     return int(run_here(TARGET, options))
 
 
