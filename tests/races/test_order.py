@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
 from tests.races.order_rounds import CLAIMERS, PRODUCERS, Round
 from tests.races.sessions import Sessions
-from tests.store.steps import QUEUE, accept, claim, complete, look, promote
+from tests.store.steps import KIND, QUEUE, accept, claim, complete, look, promote, shift
 
 ROUNDS = 30
 
@@ -104,3 +108,40 @@ def test_a_clock_that_is_set_back_holds_nobody_up(sessions: Sessions) -> None:
     [late] = accept(store, order_key="other")
     promote(store)
     assert look(store, late).gate is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "waited", "first"),
+    [(KIND, 60.0, True), (KIND, 0.0, False), ("another", 60.0, False)],
+    ids=["others have waited", "nobody waits long", "claims of another sort"],
+)
+def test_the_next_of_a_key_keeps_its_place_beside_others_that_wait(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch, kind: str, waited: float, *, first: bool
+) -> None:
+    store = sessions.store
+    _, hot = accept(store, 2, order_key="hot")
+    promote(store)
+    others = accept(store, 3)
+    shift(store, waited)
+    [running] = claim(store, 1)
+    front = json.dumps({"kinds": [kind], "at": {str(running.job.priority): running.job.available_at.isoformat()}})
+    monkeypatch.setattr(store, "front", lambda _queue: front)
+    assert complete(store, running) == "settled"
+    assert [leased.id for leased in claim(store)] == ([hot, *others] if first else [*others, hot])
+
+
+def test_a_job_that_came_after_others_does_not_stand_before_them(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = sessions.store
+    accept(store, order_key="hot")
+    promote(store)
+    earlier = accept(store, 2)
+    [hot] = accept(store, order_key="hot")
+    later = accept(store, 2)
+    shift(store, 60)
+    [running] = claim(store, 1)
+    front = json.dumps({"kinds": [KIND], "at": {str(running.job.priority): running.job.available_at.isoformat()}})
+    monkeypatch.setattr(store, "front", lambda _queue: front)
+    assert complete(store, running) == "settled"
+    assert [leased.id for leased in claim(store)] == [*earlier, hot, *later]

@@ -117,6 +117,7 @@ class Worker:
             hint=self._options.hint,
             rung=self._promoter.ring,
         )
+        self._store.front = self._claimer.lows.front
         sign = ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency)
         self._presence = Presence(self._store, sign, self._runner.release_unstarted)
         self._watch = Watch(self._leases, self._runner)

@@ -8,7 +8,11 @@
 -- that somebody else holds is not passed over, its key is noted for the promoter, so nothing waits here. A unique index is
 -- the guard; where somebody has changed rows by hand and it strikes, the settlement must not fail with it: the keys are noted.
 -- Rows that are known by id are checked by what no partial index answers, so that they are found by id (see "mine").
-create or replace function tenure.hand_over(queue text, keys text[]) returns integer
+--
+-- Where it stands from then on: where it came in, so that a key does not go to the end with each of its jobs; but not before the front,
+-- where the caller has claimed last, for claims do not look there (worker/lows.py). Without a front, or where nobody has to
+-- wait, it stands at the end, where the next claim looks. That is a hint, and what it hides a look finds.
+create or replace function tenure.hand_over(queue text, keys text[], front jsonb) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 set jit = off
@@ -22,6 +26,7 @@ as $body$
 declare
     queue constant text := hand_over.queue;
     keys constant text[] := hand_over.keys;
+    front constant jsonb := hand_over.front;
     moment constant timestamptz := clock_timestamp();
     whatever constant boolean := coalesce(
         (select q.order_scheduled = 'block' from tenure.queues q where q.name = hand_over.queue), false);
@@ -66,7 +71,13 @@ begin
     ),
     handed as (
         update tenure.jobs j
-        set gate = null, available_at = clock_timestamp()
+        set gate = null,
+            available_at = case
+                when args.front -> 'kinds' ? j.kind
+                     and (args.front -> 'at' ->> j.priority::text)::timestamptz < clock_timestamp() - interval '500 ms'
+                then greatest(j.available_at, (args.front -> 'at' ->> j.priority::text)::timestamptz)
+                else clock_timestamp()
+            end
         from locked l
         where j.queue is not distinct from args.queue and j.id between l.id and l.id
         returning j.id
@@ -92,6 +103,6 @@ exception when unique_violation then
 end
 $body$;
 
-revoke all on function tenure.hand_over(text, text[]) from public;
+revoke all on function tenure.hand_over(text, text[], jsonb) from public;
 
-comment on function tenure.hand_over(text, text[]) is 'Admit the next job of ordering keys. See docs/adr/0029 of Tenure.';
+comment on function tenure.hand_over(text, text[], jsonb) is 'Admit the next job of ordering keys. See docs/adr/0029 of Tenure.';

@@ -19,5 +19,5 @@ keys as (
     where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
 ),
 handed as (
-    select tenure.hand_over(%(queue)s, array_agg(j.order_key)) from done j where j.order_key is not null having count(*) > 0
+    select tenure.hand_over(%(queue)s, array_agg(j.order_key), %(front)s::jsonb) from done j where j.order_key is not null having count(*) > 0
 )
