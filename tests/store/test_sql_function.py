@@ -728,7 +728,8 @@ def test_the_functions_are_those_that_are_promised(fresh: PostgresStore) -> None
         "enqueue": "kind text, payload jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, delay interval DEFAULT"
         " NULL::interval, priority integer DEFAULT NULL::integer, queue text DEFAULT NULL::text, at timestamp with time"
         " zone DEFAULT NULL::timestamp with time zone, expires_at timestamp with time zone DEFAULT NULL::timestamp with"
-        " time zone, headers jsonb DEFAULT NULL::jsonb, replace boolean DEFAULT NULL::boolean, order_key text DEFAULT NULL::text"
+        " time zone, headers jsonb DEFAULT NULL::jsonb, replace boolean DEFAULT NULL::boolean, order_key text DEFAULT"
+        " NULL::text"
         " -> TABLE(id uuid, answer text, state text, result jsonb)",
         "enqueue_many": "kind text, jobs jsonb, queue text DEFAULT NULL::text"
         " -> TABLE(n integer, id uuid, answer text, state text, result jsonb)",
