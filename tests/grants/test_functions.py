@@ -10,6 +10,7 @@ from psycopg import Connection
 from psycopg.errors import CheckViolation
 
 from tenure.store import protocol as ops
+from tenure.store.statements import FUNCTIONS
 from tests.grants.conftest import Cast
 from tests.store.steps import complete, take
 
@@ -24,7 +25,7 @@ def test_every_function_has_a_search_path_of_its_own(cast: Cast) -> None:
         "select proname, array(select s from unnest(proconfig) s where s like 'search_path=%') from pg_proc"
         " where pronamespace = 'tenure'::regnamespace"
     ).fetchall()
-    assert dict(found) == {name: ["search_path=pg_catalog, pg_temp"] for name in (*DEFINERS, "enqueue", "enqueue_many")}
+    assert dict(found) == {name: ["search_path=pg_catalog, pg_temp"] for name in (*DEFINERS, *FUNCTIONS)}
 
 
 def test_those_with_the_owners_rights_are_the_owners_and_not_for_everybody(cast: Cast) -> None:
