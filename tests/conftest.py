@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,9 @@ ROOM = 8 * 2**30
 
 PG15 = Path("/usr/lib/postgresql/15/bin")
 
+_SESSIONS = "select 1 from pg_stat_activity where datname = %s limit 1"
+_GOODBYE = 0.05  # seconds for sessions that are about to end; PostgreSQL itself looks every tenth of a second
+
 
 @dataclass
 class Server:
@@ -38,7 +42,6 @@ class Server:
     engine: embedded.Engine
     template: str
     numbers: Iterator[int] = field(default_factory=itertools.count)
-    done_with: list[str] = field(default_factory=list)
 
     def dsn(self, database: str) -> str:
         return f"{self.engine.dsn.replace('dbname=tenure', '')} dbname={database}"
@@ -47,23 +50,16 @@ class Server:
         """A new database; answers its DSN."""
         name = f"t_{os.getpid()}_{next(self.numbers)}"
         with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
-            self._tidy(admin)
             admin.execute(f"create database {name} template {template or self.template} strategy file_copy")
         return self.dsn(name)
 
     def drop(self, dsn: str) -> None:
-        """Its end; it goes when the next one comes, for then nobody has to wait for its last sessions."""
-        self.done_with.append(dsn.rsplit("dbname=", 1)[1])
-
-    def close(self) -> None:
-        """Nothing is left of it."""
+        name = dsn.rsplit("dbname=", 1)[1]
         with psycopg.connect(self.engine.dsn, autocommit=True) as admin:
-            self._tidy(admin)
-            admin.execute(f"drop database if exists {self.template} with (force)")
-
-    def _tidy(self, admin: psycopg.Connection) -> None:
-        while self.done_with:
-            admin.execute(f"drop database if exists {self.done_with.pop()} with (force)")
+            latest = time.monotonic() + _GOODBYE
+            while admin.execute(_SESSIONS, [name]).fetchone() and time.monotonic() < latest:
+                time.sleep(0.002)
+            admin.execute(f"drop database if exists {name} with (force)")
 
 
 def missing(reason: str) -> None:
@@ -82,7 +78,7 @@ def _server(major: int, tmp: Path, bin_dir: Path | None) -> Iterator[Server]:
         server = Server(engine, template)
         PostgresStore(server.dsn(template)).migrate()
         yield server
-        server.close()
+        server.drop(server.dsn(template))
     finally:
         engine.close()
 

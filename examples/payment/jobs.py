@@ -142,7 +142,7 @@ async def look_up(path: str) -> str | None:
 
 
 @app.job(queue="payments", effect=True, lease=LEASE, backoff=BACKOFF)
-async def charge(tx: AsyncConnection, job: Job, order: int, cents: int) -> str:
+async def charge(tx: AsyncConnection, job: Job, order_id: int, cents: int) -> str:
     """The provider knows idempotency keys: an earlier call is repeated with the same key."""
     key = job.idempotency_key
     earlier = await reserve(job, cents)
@@ -151,13 +151,13 @@ async def charge(tx: AsyncConnection, job: Job, order: int, cents: int) -> str:
     receipt = None
     if earlier and earlier.reserved_ago > KEYS_LIVE:  # a repeat would be a new call
         receipt = await look_up(f"/charges/{quote(key, safe='')}")
-    receipt = receipt or await call(job, earlier, "/charges", {"order": order, "cents": cents})
+    receipt = receipt or await call(job, earlier, "/charges", {"order": order_id, "cents": cents})
     await confirm(tx, job, receipt)
     return receipt
 
 
 @app.job(queue="payments", effect=True, lease=LEASE, backoff=BACKOFF)
-async def transfer(tx: AsyncConnection, job: Job, order: int, cents: int) -> str:
+async def transfer(tx: AsyncConnection, job: Job, order_id: int, cents: int) -> str:
     """The provider has a look-up, but no keys: what an earlier call has done is looked up before there is another one."""
     key = job.idempotency_key
     earlier = await reserve(job, cents, again_after=SETTLED)
@@ -166,13 +166,13 @@ async def transfer(tx: AsyncConnection, job: Job, order: int, cents: int) -> str
     receipt = await look_up(f"/transfers?reference={quote(key, safe='')}") if earlier else None
     if earlier and not receipt and earlier.called_ago < SETTLED:
         raise Snooze("an earlier call may still be under way", for_=SETTLED - earlier.called_ago)
-    receipt = receipt or await call(job, earlier, "/transfers", {"reference": key, "order": order, "cents": cents})
+    receipt = receipt or await call(job, earlier, "/transfers", {"reference": key, "order": order_id, "cents": cents})
     await confirm(tx, job, receipt)
     return receipt
 
 
 @app.job(queue="payouts", effect=True, lease=LEASE, backoff=BACKOFF)
-async def pay_out(tx: AsyncConnection, job: Job, order: int, cents: int) -> str:
+async def pay_out(tx: AsyncConnection, job: Job, order_id: int, cents: int) -> str:
     """The provider has neither: after a call that may have been made, a human decides whether there is another one."""
     key = job.idempotency_key
     earlier = await reserve(job, cents, again_after=math.inf)
@@ -180,6 +180,6 @@ async def pay_out(tx: AsyncConnection, job: Job, order: int, cents: int) -> str:
         return earlier.receipt
     if earlier:
         raise Permanent(f"uncertain: {key} may have been paid out {earlier.called_ago:.0f} s ago; ask the provider")
-    receipt = await call(job, earlier, "/payouts", {"reference": key, "order": order, "cents": cents})
+    receipt = await call(job, earlier, "/payouts", {"reference": key, "order": order_id, "cents": cents})
     await confirm(tx, job, receipt)
     return receipt

@@ -83,7 +83,7 @@ def enqueued() -> dict[str, Ticket]:
     kinds = [kind for kind, number in PAYMENTS.items() for _ in range(number)]
     return {
         f"{kind.queue}/{kind.name}/order-{order}": kind.enqueue_sync(
-            order=order, cents=order * 100, key=f"order-{order}"
+            order_id=order, cents=order * 100, key=f"order-{order}"
         )
         for order, kind in enumerate(kinds, 1)
     }

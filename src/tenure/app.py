@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 from uuid import UUID
 
 from tenure import embedded
+from tenure.bounds import Refusals
 from tenure.errors import ConfigError
 from tenure.job import Job, Record
 from tenure.kind import Kind
@@ -83,6 +84,7 @@ class Tenure:
         self.middlewares: list[Middleware] = []
         self.batch_middlewares: list[BatchMiddleware] = []
         self.dead_letter_hooks: list[Callable[[Record], Any]] = []
+        self.refusals = Refusals()
         self.stand_in: Door | None = None  # takes the queue's place for producers, see tenure.testing
         self._given_dsn = dsn
         self._engine: embedded.Engine | None = None

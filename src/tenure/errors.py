@@ -7,7 +7,9 @@
     │   ├── PayloadTooLarge      more stored text than the limit
     │   ├── InvalidArguments     the payload does not fit the handler's signature
     │   ├── UnknownKind          nobody registered this kind
-    │   └── Conflict             the idempotency key is held by a job with other content
+    │   ├── Conflict             the idempotency key is held by a job with other content
+    │   ├── QueueFull            as many jobs wait as may; worth trying again after a while
+    │   └── QueueDraining        the queue accepts nothing new
     ├── OutcomeUnknown           the connection died around COMMIT: it may or may not have been stored
     ├── StoreUnavailable         the database cannot be reached or refuses to work now; worth trying again
     │   └── StoreBusy            it gave a statement up: a lock or the time ran out; nothing of it was done
@@ -117,6 +119,66 @@ class Conflict(Refused):
         self.job_id = job_id
         self.held = held
         self.given = given
+
+
+class QueueFull(Refused):
+    """The queue has no room for what was offered; of a call with many jobs none was stored.
+
+    Args:
+        queue: which.
+        jobs: how many were offered in the call.
+        depth: about how many wait; None where its bound is in bytes alone.
+        max_depth: most jobs that may wait, or None.
+        max_bytes: most bytes that their payloads may take, or None.
+        retry_after: seconds after which there should be room, by the rate at which jobs leave now; None where there never
+            will be room for so much at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: str,
+        jobs: int,
+        depth: int | None,
+        max_depth: int | None,
+        max_bytes: int | None,
+        retry_after: float | None,
+    ) -> None:
+        bounds = [
+            f"{most:,} {of}{'' if most == 1 else 's'}"
+            for most, of in ((max_depth, "job"), (max_bytes, "payload byte"))
+            if most is not None
+        ]
+        bound = " and ".join(bounds)
+        if retry_after is None:
+            what = f"{jobs:,} {'job' if jobs == 1 else 'jobs'} at once can never go into queue {queue!r}: it holds {bound}."
+            hint = "Enqueue fewer in a call; or the bound is too small: tenure queue set"
+        else:
+            waiting = "" if depth is None else f", about {depth:,} wait"
+            what = f"Queue {queue!r} is full: it holds {bound}{waiting}."
+            hint = f"Try again in about {retry_after:.3g} s; a call that was refused can be repeated as it is."
+        super().__init__(what, hint=hint)
+        self.queue = queue
+        self.jobs = jobs
+        self.depth = depth
+        self.max_depth = max_depth
+        self.max_bytes = max_bytes
+        self.retry_after = retry_after
+
+
+class QueueDraining(Refused):
+    """The queue accepts nothing new, and runs what it holds.
+
+    Args:
+        queue: which.
+    """
+
+    def __init__(self, *, queue: str) -> None:
+        super().__init__(
+            f"Queue {queue!r} is being drained: it accepts nothing new.",
+            hint=f"It accepts again after: tenure queue resume {queue}",
+        )
+        self.queue = queue
 
 
 class OutcomeUnknown(TenureError):

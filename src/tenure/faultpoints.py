@@ -60,6 +60,8 @@ POINTS: Final[dict[str, str]] = {
     "retry.before": "A failed attempt is about to return to pending.",
     "bury.before": "A job is about to become a dead letter.",
     "sweep.before": "Expired leases are about to be returned.",
+    "promote.before": "Jobs with an ordering key are about to be admitted, if there are any.",
+    "promote.after": "Some of them are admitted, no worker has been told.",
     "redrive.before": "A dead letter is about to become pending again.",
     "migrate.between": "One migration is applied and not recorded; nothing is committed.",
     "drain.begun": "The worker was asked to stop and claims no more.",

@@ -49,6 +49,7 @@ class NewJob(NamedTuple):
         headers: JSON text of an object (trace context, free metadata).
         replace: where the key's job is pending and was never claimed, change it instead of a conflict.
         wants_result: refuse the job where its result would be kept nowhere.
+        order_key: jobs of one key run one at a time, in order of acceptance.
     """
 
     id: UUID
@@ -62,15 +63,17 @@ class NewJob(NamedTuple):
     headers: str | None = None
     replace: bool = False
     wants_result: bool = False
+    order_key: str | None = None
 
     def __repr__(self) -> str:
         return quiet(self)
 
 
-Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result"]
+Answer = Literal["new", "same", "replaced", "conflict", "too_large", "no_result", "full", "draining"]
 """What the door says to one job: ``new``; ``same``: the key's job, same content; ``replaced``: the key's job, changed to
 what was offered; ``conflict``: the key's job has other content; ``too_large``; ``no_result``: its result would be kept
-nowhere. The last three store nothing."""
+nowhere; ``full``: its queue has no room for all that is new in this call; ``draining``: its queue accepts nothing. The last
+five store nothing."""
 
 
 class Accepted(NamedTuple):
@@ -83,6 +86,7 @@ class Accepted(NamedTuple):
         result: JSON text of its result, where it has ended with one.
         held: fingerprint of the job that holds the key, hex.
         given: fingerprint of what was offered, hex.
+        room: JSON text of why its queue has no room, where the answer is ``full`` or ``draining``; see ``tenure.bounds``.
     """
 
     id: UUID
@@ -91,6 +95,7 @@ class Accepted(NamedTuple):
     result: str | None
     held: str | None
     given: str | None
+    room: str | None = None
 
     def __repr__(self) -> str:
         return quiet(self)
@@ -194,7 +199,10 @@ class Record(NamedTuple):
         history: JSON text: list of its last failures.
         result: JSON text of what its handler returned.
         ended_at: when it ended, or None.
+        gate: what it waits for beside time, or None: ``order`` is other jobs of its ordering key.
         first_claimed_at: when it was claimed for the first time, or None.
+        order_key: its ordering key, if it has one.
+        blocks: it is dead, and the jobs behind it in its ordering key wait until it is redriven or discarded.
     """
 
     id: UUID
@@ -227,6 +235,8 @@ class Record(NamedTuple):
     result: str | None
     ended_at: datetime | None
     first_claimed_at: datetime | None
+    order_key: str | None = None
+    blocks: bool = False
 
     def __repr__(self) -> str:
         return quiet(self)

@@ -22,7 +22,7 @@ from tenure.items import Items
 from tenure.job import Accepted, NewJob, Record
 from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
-from tenure.offer import headers_text, new_job, refusal, require_size
+from tenure.offer import aaccept, accept, headers_text, new_job, refusal, require_room, require_size
 from tenure.policy import Duration, Policy
 from tenure.store.protocol import Accept, Known
 from tenure.ticket import Ticket
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Runs = Literal["loop", "thread", "child"]
 
 OPTIONS = frozenset(
-    {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "conn"}
+    {"key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "wants_result", "order", "conn"}
 )
 """What ``enqueue`` takes beside the handler's arguments."""
 
@@ -161,6 +161,7 @@ class Kind:
         queue: str | None = None,
         headers: Mapping[str, Any] | None = None,
         wants_result: bool = False,
+        order: str | None = None,
         **arguments: Any,
     ) -> Request:
         """A job to be enqueued, checked against the handler's signature; nothing is stored yet.
@@ -178,6 +179,8 @@ class Kind:
             headers: trace context and free metadata, JSON, at most 16 KiB of text.
             wants_result: somebody will wait for the result; refused where it would be kept nowhere, which is without a
                 key in a queue with retention 0.
+            order: ordering key: jobs of one key (in one queue, whatever their kinds) run one at a time, in order of
+                acceptance, across all workers; others run beside them.
 
         Raises:
             InvalidArguments: they do not fit the signature.
@@ -197,6 +200,7 @@ class Kind:
             expires=expires,
             priority=priority,
             headers=None if headers is None else headers_text(headers),
+            order=order,
         )
         return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
 
@@ -211,6 +215,8 @@ class Kind:
         Raises:
             Conflict: the key is held by a job with other content; nothing was changed, ``conn``'s transaction goes on.
             PayloadTooLarge: more stored text than the limit.
+            QueueFull, QueueDraining: the queue has no room, or accepts nothing; ``conn``'s transaction goes on. Where
+                producers are to wait for room, that is in this call, unless it has a ``conn``.
             OutcomeUnknown: the connection died around the commit.
             ConfigError: ``conn`` is none of these, no PostgreSQL, or in autocommit without a transaction.
             As ``request``, and the store's own errors.
@@ -220,7 +226,7 @@ class Kind:
         door = await self.app.ready()
         op = self._accept(request.queue, [request.job])
         require_size(op)
-        [accepted] = await door.arun(op, lent)
+        [accepted] = await aaccept(door, op, self.app.refusals, lent)
         return self._granted(op, request, accepted, joined=lent is not None)
 
     def enqueue_sync(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
@@ -229,7 +235,7 @@ class Kind:
         request = self.request(*args, **more)
         op = self._accept(request.queue, [request.job])
         require_size(op)
-        [accepted] = self.app.door.run(op, lent)
+        [accepted] = accept(self.app.door, op, self.app.refusals, lent)
         return self._granted(op, request, accepted, joined=lent is not None)
 
     async def enqueue_many(
@@ -238,7 +244,7 @@ class Kind:
         """Commit many jobs, one statement for each queue they go to; answers in their order.
 
         Conflicts do not raise: the ticket's ``answer`` says so, and of equal keys the first wins. All are checked before
-        the first is stored.
+        the first is stored. Where a queue has no room for all of its new ones, none of them is stored.
 
         Args:
             requests: made by this kind's ``request``, or the arguments alone as mappings.
@@ -254,7 +260,9 @@ class Kind:
         door = await self.app.ready()
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
-            accepted = await door.arun(op, lent)
+            with _after(answers, lent):
+                accepted = await aaccept(door, op, self.app.refusals, lent)
+                require_room(op, accepted)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
         return self._tickets(batch, answers, joined=lent is not None)
 
@@ -267,7 +275,8 @@ class Kind:
         answers: dict[UUID, Accepted] = {}
         for op in self._accepts(batch):
             with _after(answers, lent):
-                accepted = self.app.door.run(op, lent)
+                accepted = accept(self.app.door, op, self.app.refusals, lent)
+                require_room(op, accepted)
             answers.update(zip([job.id for job in op.jobs], accepted, strict=True))
         return self._tickets(batch, answers, joined=lent is not None)
 
@@ -398,7 +407,6 @@ def _after(answers: Sized, lent: object) -> Iterator[None]:
         yield
     except TenureError as error:
         if answers and lent is None:
-            error.kept = (
-                f"The {len(answers)} jobs for queues before it, in order of the name, were stored. {error.kept}"
-            )
+            kept = error.kept.replace("Nothing was stored.", "Of those for this queue, and after it, none was.")
+            error.kept = f"The {len(answers)} jobs for queues before it, in order of the name, were stored. {kept}"
         raise

@@ -5,16 +5,20 @@ The same for a kind whose code is loaded and for one that is known from the data
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from tenure import jsontext
+from tenure import bounds, jsontext
 from tenure.errors import ConfigError, Conflict, InvalidPayload, PayloadTooLarge, Refused
 from tenure.job import Accepted, NewJob
 from tenure.names import checked_key, uuid7
 from tenure.policy import DAY, Duration, duration
-from tenure.store.protocol import Accept
+from tenure.store.protocol import Accept, Op
+
+T = TypeVar("T")
 
 LONGEST_WAIT = 3650 * DAY
 """Longest delay or time to expiry that is believed, seconds."""
@@ -37,12 +41,13 @@ def new_job(
     expires: Duration | datetime | None = None,
     priority: int = 5,
     headers: str | None = None,
+    order: str | None = None,
 ) -> NewJob:
     """A job to be accepted, from texts that were written elsewhere; the payload is checked by its kind.
 
     Args:
         payload, headers: JSON texts; they are stored as they are.
-        key, replace, wants_result, delay, at, expires, priority: see ``Kind.request``.
+        key, replace, wants_result, delay, at, expires, priority, order: see ``Kind.request``.
 
     Raises:
         Refused, ConfigError: an option that cannot be.
@@ -65,6 +70,7 @@ def new_job(
         headers=None if headers is None else _headers(headers),
         replace=bool(replace),
         wants_result=bool(wants_result),
+        order_key=None if order is None else checked_key(order, "ordering key"),
     )
 
 
@@ -102,7 +108,59 @@ def refusal(op: Accept, job: NewJob, accepted: Accepted) -> Refused | None:
         )
     if accepted.answer == "too_large":
         return _too_large(op)
+    if accepted.answer in ("full", "draining"):
+        return bounds.error(accepted, len(op.jobs))
     return None
+
+
+class _Asked(Protocol):
+    """Whom jobs are offered to."""
+
+    def run(self, op: Op[T], conn: object = None) -> T: ...
+    async def arun(self, op: Op[T], conn: object = None) -> T: ...
+
+
+def accept(door: _Asked, op: Accept, refusals: bounds.Refusals, lent: object = None) -> list[Accepted]:
+    """Offer jobs, and wait for room where their queue says so; but not in somebody's transaction, whose locks wait along.
+
+    Args:
+        refusals: what this process has been refused a moment ago, which is not asked for again.
+        lent: the connection whose transaction they are to be part of.
+    """
+    if known := refusals.answers(op.queue, op.jobs):
+        return known
+    waiting = bounds.Waiting()
+    while True:
+        answers = door.run(op, lent)
+        pause = waiting.pause(answers) if lent is None else None
+        if pause is None:
+            refusals.learn(op.queue, op.jobs, answers)
+            return answers
+        time.sleep(pause)
+
+
+async def aaccept(door: _Asked, op: Accept, refusals: bounds.Refusals, lent: object = None) -> list[Accepted]:
+    """The same on an event loop."""
+    if known := refusals.answers(op.queue, op.jobs):
+        return known
+    waiting = bounds.Waiting()
+    while True:
+        answers = await door.arun(op, lent)
+        pause = waiting.pause(answers) if lent is None else None
+        if pause is None:
+            refusals.learn(op.queue, op.jobs, answers)
+            return answers
+        await asyncio.sleep(pause)
+
+
+def require_room(op: Accept, answers: Sequence[Accepted]) -> None:
+    """See that the queue had room for a call's jobs.
+
+    Raises:
+        QueueFull, QueueDraining: it had none, and none that is new was stored.
+    """
+    if (told := bounds.without_room(answers)) is not None:
+        raise bounds.error(told, len(op.jobs))
 
 
 def require_size(op: Accept) -> None:

@@ -153,6 +153,17 @@ def test_an_offer_that_no_machine_reaches_is_told_and_ends_with_1(dsn: str) -> N
     assert 0 < told["offered_per_s"] < 9_500_000
 
 
+def test_overload(dsn: str) -> None:
+    answer = measured(dsn, "overload", "--seconds", 1)
+    told = answer.json
+    assert told["scenario"] == "overload"
+    assert answer.code in (0, 1)  # in a second on a busy machine it may do less
+    assert told["offered_per_s"] > 0
+    assert told["accepted_per_s"] + told["refused_per_s"] == pytest.approx(told["offered_per_s"], abs=2)
+    assert told["goodput"] == pytest.approx(told["jobs_per_s"] / told["capacity_per_s"], abs=0.01)
+    assert told["beyond"] == max(0, told["deepest"] - told["max_depth"])
+
+
 def test_backlog(dsn: str) -> None:
     told = checked(measured(dsn, "backlog", "--jobs", 1500), "backlog", 1500, {"p50_ms", "p99_ms"})
     assert [(point["depth"], point["scheduled"], point["archived"]) for point in told["points"]] == [
@@ -167,6 +178,14 @@ def test_backlog(dsn: str) -> None:
 def test_effects(dsn: str) -> None:
     told = checked(measured(dsn, "effects", "--jobs", 100, "--rounds", 2), "effects", 100, SPEED | COST)
     assert told["effects"] == 200  # a row for each job of each round
+
+
+@on_linux
+def test_keyed(dsn: str) -> None:
+    told = checked(measured(dsn, "keyed", "--jobs", 600), "keyed", 600, {"jobs_per_s"} | COST)
+    assert (told["keys"], told["processes"], told["retention"]) == (60, 1, 7)
+    assert told["to_unkeyed"] == pytest.approx(told["jobs_per_s"] / told["unkeyed_jobs_per_s"], abs=0.01)
+    assert (told["hot_beside_per_s"] or 0) + (told["hot_alone_per_s"] or 0) > 0
 
 
 @on_linux

@@ -43,8 +43,9 @@ PATIENCE = 300.0  # seconds after which twenty kills, or the last jobs after the
 SEED = 1  # of what is enqueued
 LOAD = 3.0  # seconds of it at the least, however soon there are enough kills
 _LOOK = 0.005
-_ARRIVALS = {"drain.begun": 1, "redrive.before": 1, "migrate.between": len(migrations())}
-"""A process is killed at one of its first arrivals, in turn: how many of them there are, where it is not any number."""
+_ARRIVALS = {"drain.begun": 1, "redrive.before": 1, "promote.after": 1, "migrate.between": len(migrations())}
+"""A process is killed at one of its first arrivals, in turn: how many of them there are, where it is not any number, or
+where more would be long to wait for."""
 
 Work = Callable[[], object]
 
@@ -203,7 +204,18 @@ def _produced(orders: Orders) -> None:
 
 
 def _worked(place: Place, *, burst: bool = False) -> int:
-    options = Options(concurrency=5, prefetch=5, children=1, grace=3, burst=burst, dsn=place.dsn, schema=place.schema)
+    # Who is killed in a moment holds few jobs and has one child, for each is a new interpreter. Who drains runs what takes
+    # seconds side by side, and what was killed with the others, which children run alone.
+    at_once, children = (30, 5) if burst else (5, 1)
+    options = Options(
+        concurrency=at_once,
+        prefetch=5,
+        children=children,
+        grace=3,
+        burst=burst,
+        dsn=place.dsn,
+        schema=place.schema,
+    )
     return int(run_here(TARGET, options))
 
 
@@ -224,7 +236,7 @@ def _redriven(place: Place) -> None:
         while not conn.execute(dead).rowcount:
             time.sleep(_LOOK)
     where = ["--dsn", place.dsn, "--schema", place.schema]
-    command(["dead", "redrive", "--queue", QUEUE, *where], standalone_mode=False)
+    command(["dead", "redrive", "--queue", QUEUE, "--out-of-order", *where], standalone_mode=False)
 
 
 def main() -> None:

@@ -50,6 +50,8 @@ def test_a_run_with_every_fault_keeps_the_promise(tmp_path: Path) -> None:
     assert {name: told[name] for name in WRONG} == dict.fromkeys(WRONG, 0)
     assert told["accepted"] >= 100
     assert sum(told["faults"].values()) >= 8, "hardly anything has happened"
+    assert told["ordered"] >= 20, "hardly anybody had to wait for a turn"
+    assert told["refused"] >= 1, "the bounded queue was never full"
     assert told["missed"] == []
     assert told["seed"] == 7
     assert (told["evidence"], told["kept"]) == ({}, None)
@@ -68,6 +70,8 @@ def test_whoever_is_cut_off_alone_gives_up_and_others_go_on() -> None:
     assert max(map(len, outcome.facts.calls.values())) >= FEWEST, "nothing was copied"
     orders = Counter(row.order for row in outcome.facts.rows if row.order is not None)
     assert 2 in orders.values(), "no natural key was had twice"
+    keys = Counter(offer.key for offer in outcome.facts.ordered.values())
+    assert max(keys.values()) > 5, "nobody had to wait for a turn"
     assert outcome.verdict.recovered, "a producer that is killed once its jobs are committed never hears of them"
     meanwhile = [(one, fault) for one in outcome.facts.runs for fault in outcome.facts.faults if _fell(one, fault)]
     gave_up = [one for one, fault in meanwhile if one.stopped is not None and fault.pid in one.pids]

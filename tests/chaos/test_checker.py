@@ -10,7 +10,7 @@ from tenure.chaos.apps import TOGETHER
 from tenure.chaos.check import SHOWN, WRONG, judged
 from tenure.chaos.plan import LEASE
 from tenure.chaos.repeats import SLACK, SWEEP
-from tenure.chaos.told import Asked, Effect, Facts, Past, Row, Run, Struck
+from tenure.chaos.told import Asked, Effect, Facts, Offer, Past, Row, Run, Struck
 
 
 def done(id: str, ref: str | None = None, **more: object) -> Row:
@@ -361,6 +361,93 @@ def test_a_run_beyond_the_limit_is_over_attempted_whatever_the_counters_say() ->
     found = facts(done("1"))
     found.runs[0] = found.runs[0]._replace(attempt=11)
     assert wrong(found) == {"over_attempted": 1}
+
+
+def of_one_key(*runs: Run, key: str = "k", calls: dict[str, tuple[float, float | None]] | None = None) -> Facts:
+    """Jobs with an ordering key, each done by its last claim; when they were asked for and promised, else all at once."""
+    last = {one.id: one.claim for one in sorted(runs, key=lambda one: one.claim)}
+    rows = [done(id, claims=claim, attempts=claim, result=claim) for id, claim in last.items()]
+    found = facts(*rows, runs=list(runs))
+    found.ordered = {row.ref: Offer(key, *(calls or {}).get(row.id, (1.0, 9.0))) for row in rows}
+    return found
+
+
+def test_jobs_of_one_key_that_had_their_turns_one_after_the_other_are_in_order() -> None:
+    found = of_one_key(run("1"), run("2", at=11.0, ended=12.0), run("3", at=12.5, ended=13.0))
+    assert wrong(found) == {}, "they were asked for at the same time, so any may be the first"
+    assert judged(found).ordered == 3
+
+
+def test_two_jobs_of_one_key_at_once_are_out_of_order() -> None:
+    beside = run("1"), run("2", at=10.9, ended=12.0)
+    found = of_one_key(*beside)
+    assert wrong(found) == {"out_of_order": 1}
+    assert judged(found).evidence == {"out_of_order": ["2"]}
+    found.faults = [Struck("stop", 7, 10.5, 3.0), Struck("restart", 0, 10.5, 1.0)]
+    assert wrong(found) == {"out_of_order": 1}, "their leases were valid, for their ends were taken"
+    found.ordered["r2"] = Offer("another", 1.0, 9.0)
+    assert wrong(found) == {}
+    assert wrong(facts(done("1"), done("2"), runs=list(beside))) == {}, "without a key"
+    within = of_one_key(run("1", ended=20.0), run("2", at=11.0, ended=12.0), run("3", at=13.0, ended=14.0))
+    assert wrong(within) == {"out_of_order": 2}
+
+
+def test_a_job_that_had_its_turn_before_one_that_was_promised_when_it_was_asked_for_is_out_of_order() -> None:
+    turned = run("2"), run("1", at=12.0, ended=13.0)
+    assert wrong(of_one_key(*turned, calls={"1": (1.0, 2.0), "2": (2.1, 3.0)})) == {"out_of_order": 1}
+    assert wrong(of_one_key(*turned, calls={"1": (1.0, 2.0), "2": (1.9, 3.0)})) == {}, "they were asked for together"
+    assert wrong(of_one_key(*turned, calls={"1": (1.0, None), "2": (2.1, 3.0)})) == {}, "nobody was promised the first"
+    assert wrong(of_one_key(*turned, calls={"1": (1.0, 2.0), "2": (2.1, None)})) == {"out_of_order": 1}
+
+
+def test_a_job_that_waits_for_its_next_attempt_keeps_its_turn() -> None:
+    failed = run("1", ended=11.0, failed=True)
+    found = of_one_key(failed, run("2", at=12.0, ended=13.0), run("1", 2, at=14.0, ended=15.0, pid=9))
+    assert wrong(found) == {"out_of_order": 1}
+    later = of_one_key(failed, run("1", 2, at=14.0, ended=15.0, pid=9), run("2", at=15.0, ended=16.0))
+    assert wrong(later) == {}
+
+
+def test_a_job_whose_worker_was_killed_keeps_its_turn_until_it_has_run_again() -> None:
+    killed, again = run("1", ended=None), run("1", 2, at=14.0, ended=15.0, pid=9)
+    found = of_one_key(killed, run("2", at=12.0, ended=13.0, pid=9), again)
+    found.faults = [Struck("kill", 7, 11.0)]
+    assert wrong(found) == {"out_of_order": 1}
+    later = of_one_key(killed, again, run("2", at=15.0, ended=16.0, pid=9))
+    later.faults = found.faults
+    assert wrong(later) == {}
+
+
+def test_a_worker_that_works_on_when_it_has_lost_the_lease_has_no_turn() -> None:
+    zombie, again = run("1", ended=20.0), run("1", 2, at=13.0, ended=14.0, pid=9)
+    found = of_one_key(zombie, again, run("2", at=15.0, ended=16.0, pid=9))
+    found.faults = [Struck("stop", 7, 10.5, 3.5)]
+    assert wrong(found) == {}
+
+
+def test_a_dead_letter_has_had_its_turn_unless_it_was_put_back() -> None:
+    died = Past(1, "permanent", 1, 11.0)
+    found = of_one_key(run("1", failed=True), run("2", at=10.5, ended=12.0))
+    dead = found.rows[0]._replace(kind="hopeless", state="dead", result=None, token=token(1), history=(died,))
+    found.rows[0] = dead
+    found.asked |= {asked("1", 1, "bury")}
+    assert wrong(found) == {"out_of_order": 1}
+    found.rows[0] = dead._replace(redrives=1)
+    assert wrong(found) == {}
+
+
+def test_what_was_refused_is_no_loss_and_must_not_be_there() -> None:
+    found = facts(done("1"))
+    found.attempted.add("r2")
+    found.refused = {"r2"}
+    assert wrong(found) == {}
+    assert judged(found).refused == 1
+    found.rows.append(done("2"))
+    found.runs.append(run("2"))
+    found.asked.add(asked("2", 1, "complete"))
+    assert wrong(found) == {"unexpected": 1}
+    found.accepted["r2"] = {"2"}
+    assert wrong(found) == {}, "it was asked for again, and there was room"
 
 
 def test_a_lease_that_ends_long_after_its_fault_is_late() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tenure.chaos.check import Verdict, judged
 from tenure.chaos.facts import from_ledger
 from tenure.chaos.ledger import Ledger
-from tenure.chaos.told import Effect, Facts
+from tenure.chaos.told import Effect, Facts, Offer
 from tests.chaos.test_checker import done
 
 PRODUCER, WORKER, OTHER, NEMESIS = 1, 7, 8, 9
@@ -118,3 +118,16 @@ def test_the_last_line_of_a_killed_process_may_be_cut(ledger: Ledger) -> None:
     with (ledger.path / f"{WORKER}.jsonl").open("a") as file:
         file.write('{"event": "begun", "id": "1", "cl')
     assert verdict(from_ledger(ledger)).valid
+
+
+def test_of_a_job_with_an_ordering_key_it_is_known_when_it_was_asked_for_and_promised_first(ledger: Ledger) -> None:
+    asked_for = [(PRODUCER, "attempt", {"call": "r1", "order": "k"})]
+    assert written(ledger, *asked_for).ordered == {"r1": Offer("k", 10.0)}
+    promised: list[Line] = [(PRODUCER, "accepted", {}), (PRODUCER, "accepted", {})]
+    assert written(ledger, *promised).ordered == {"r1": Offer("k", 10.0, 10.0)}, "the first answer counts"
+
+
+def test_what_was_refused_may_not_be_there_unless_something_was_sent_before_without_an_answer(ledger: Ledger) -> None:
+    refused: Line = (PRODUCER, "refused", {"refs": ["r1"]})
+    assert written(ledger, (PRODUCER, "attempt", {"call": "r1", "order": None}), refused).refused == {"r1"}
+    assert written(ledger, (PRODUCER, "unanswered", {"refs": ["r1"]}), refused).refused == set()

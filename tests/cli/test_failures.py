@@ -18,7 +18,7 @@ import pytest
 
 from tenure import embedded
 from tenure.cli.failures import Exit, explained, status
-from tenure.errors import Conflict, JobFailed, TenureError
+from tenure.errors import Conflict, JobFailed, QueueDraining, QueueFull, TenureError
 from tenure.store import connections
 from tenure.store.postgres import PostgresStore
 from tests.cli.conftest import Cli, command, environment, here, tenure
@@ -192,6 +192,8 @@ def test_every_error_has_a_status(monkeypatch: pytest.MonkeyPatch) -> None:
     special: dict[type[TenureError], TenureError] = {
         Conflict: Conflict(queue="q", key="k", job_id="j", held="0", given="1"),
         JobFailed: JobFailed(job_id="j", state="dead", reason="exhausted"),
+        QueueFull: QueueFull(queue="q", jobs=1, depth=2, max_depth=2, max_bytes=None, retry_after=1.0),
+        QueueDraining: QueueDraining(queue="q"),
     }
     for cls in subclasses(TenureError):
         error = special.get(cls) or cls("what")

@@ -46,7 +46,7 @@ def test_every_member_is_understood() -> None:
         Line(
             1,
             b'\xef\xbb\xbf{"kind": "k", "args": {}, "key": "x", "at": "2030-01-01T00:00:00+02:00", "expires": 90,'
-            b' "priority": 0, "queue": "q", "headers": {"a": 1.0}}',
+            b' "priority": 0, "queue": "q", "headers": {"a": 1.0}, "order": "o"}',
             0,
         )
     )
@@ -62,6 +62,7 @@ def test_every_member_is_understood() -> None:
         '{"a": 1.0}',
         False,
         False,
+        "o",
     )
 
 

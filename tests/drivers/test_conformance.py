@@ -43,6 +43,7 @@ requests = st.fixed_dictionaries(
         "priority": st.integers(0, 9),
         "headers": st.sampled_from([{}, {"note": NASTY, "n": 1.0}]),
         "wants_result": st.booleans(),
+        "order": st.sampled_from(["o", NASTY]),
     },
 )
 steps = st.lists(
@@ -161,7 +162,7 @@ def rows(watch: Watch, queue: str) -> list[Any]:
     """What is stored of a queue: all but ids, and moments that depend on when it was said."""
     jobs = watch.conn.execute(
         """
-        select kind, version, state, priority, attempts, max_attempts, key, payload::text, headers::text,
+        select kind, version, state, priority, attempts, max_attempts, key, order_key, gate, payload::text, headers::text,
                case when available_at = %(late)s then 'late'
                     else round(extract(epoch from available_at - accepted_at) / 100)::text end,
                case when expires_at = %(late)s then 'late'

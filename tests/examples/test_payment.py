@@ -54,7 +54,7 @@ class Shop(Bench):
         self.provider.plan(key, *faults)
         with jobs.app as app:
             app.point_at(self.dsn)
-            return key, kind.enqueue_sync(order=order, cents=cents, key=f"order-{order}")
+            return key, kind.enqueue_sync(order_id=order, cents=cents, key=f"order-{order}")
 
     def victims(self, kind: Kind, points: list[str]) -> list[str]:
         """For each point a payment whose worker is killed there; answers their keys once all are dead."""
@@ -130,7 +130,7 @@ def test_without_a_key_of_the_producer_it_is_the_jobs_id(open_shop: Shop) -> Non
     order = next(orders)
     with jobs.app as app:
         app.point_at(open_shop.dsn)
-        later = charge.enqueue_sync(order=order, cents=100, delay=3600)
+        later = charge.enqueue_sync(order_id=order, cents=100, delay=3600)
     key = str(later.id)
     open_shop.provider.plan(key, "throttle", "decline")
     open_shop.retry_now(later)
@@ -144,7 +144,7 @@ def test_without_a_key_of_the_producer_it_is_the_jobs_id(open_shop: Shop) -> Non
 def test_the_key_survives_a_redrive_as_another_kind_with_another_payload(open_shop: Shop) -> None:
     key, ticket = open_shop.pay(charge, "decline")
     open_shop.await_state(ticket.id, State.DEAD)
-    open_shop.redrive(ticket, "--as-kind", "transfer", "--payload", '{"order": 0, "cents": 900}')
+    open_shop.redrive(ticket, "--as-kind", "transfer", "--payload", '{"order_id": 0, "cents": 900}')
     done = open_shop.await_state(ticket.id)
 
     assert (done.kind, done.id) == ("transfer", ticket.id)
@@ -157,7 +157,7 @@ def test_a_redrive_with_another_amount_does_not_charge_again(open_shop: Shop) ->
     """The provider has done the work under this key: it refuses to do something else."""
     key, ticket = open_shop.pay(charge, "error", "decline")
     open_shop.await_state(ticket.id, State.DEAD)
-    open_shop.redrive(ticket, "--payload", '{"order": 0, "cents": 900}')
+    open_shop.redrive(ticket, "--payload", '{"order_id": 0, "cents": 900}')
     open_shop.await_call(key, 3)
     dead = open_shop.await_state(ticket.id, State.DEAD)
 
@@ -237,7 +237,7 @@ def test_a_key_that_is_accepted_again_after_its_time_is_answered_from_the_books(
     open_shop.ask(f"delete from tenure.dedup where dedup_key = '{key}'")  # noqa: S608
     with jobs.app as app:
         app.point_at(open_shop.dsn)
-        again = charge.enqueue_sync(order=0, cents=100, key=done.key)
+        again = charge.enqueue_sync(order_id=0, cents=100, key=done.key)
     assert (again.answer, again.id != ticket.id) == ("new", True)
 
     assert open_shop.await_state(again.id).result == done.result

@@ -10,10 +10,14 @@ from psycopg import Connection
 from psycopg.errors import CheckViolation
 
 from tenure.store import protocol as ops
+from tenure.store.statements import FUNCTIONS
 from tests.grants.conftest import Cast
 from tests.store.steps import complete, take
 
-DEFINERS = {"make_partition", "drop_partition", "follow", "pause_if_restored"}
+OWN = {"fill", "shed", "bind"}
+"""What others of them call, or the owner."""
+
+DEFINERS = {"make_partition", "drop_partition", "follow", "pause_if_restored", "admit", "admit_many", "measure"} | OWN
 
 
 def test_every_function_has_a_search_path_of_its_own(cast: Cast) -> None:
@@ -21,7 +25,7 @@ def test_every_function_has_a_search_path_of_its_own(cast: Cast) -> None:
         "select proname, array(select s from unnest(proconfig) s where s like 'search_path=%') from pg_proc"
         " where pronamespace = 'tenure'::regnamespace"
     ).fetchall()
-    assert dict(found) == {name: ["search_path=pg_catalog, pg_temp"] for name in (*DEFINERS, "enqueue", "enqueue_many")}
+    assert dict(found) == {name: ["search_path=pg_catalog, pg_temp"] for name in (*DEFINERS, *FUNCTIONS)}
 
 
 def test_those_with_the_owners_rights_are_the_owners_and_not_for_everybody(cast: Cast) -> None:
@@ -43,8 +47,8 @@ def may(cast: Cast, part: str) -> set[str]:
 
 def test_each_part_may_call_what_it_needs(cast: Cast) -> None:
     assert [may(cast, part) for part in ("worker", "producer", "viewer", "stranger")] == [
-        DEFINERS,
-        {"follow"},
+        DEFINERS - OWN,
+        {"follow", "admit", "admit_many"},
         {"follow"},
         set(),
     ]

@@ -17,14 +17,14 @@ from tests.grants.conftest import Cast
 ALL = frozenset(
     file.name[:-4] for file in files("tenure.store").joinpath("sql").iterdir() if file.name.endswith(".sql")
 )
-OPERATORS = {"set_queue", "set_kind", "pause_queues"}
+OPERATORS = {"set_queue", "set_kind", "pause_queues", "drain_queues"}
 """What people set: the owner's to say."""
 
-ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_terms", "replace", "ring"}
+ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_copy_ordered", "accept_terms", "replace", "ring"}
 FINDS_OUT = {"follow", "look_up_key", "list_kinds", "list_migrations"}
 ASKS_NO_TABLE = {"now", "go_on_call", "ring"}
 LOOKS = {"adopt", "follow", "kept", "list_dead", "list_jobs", "list_kinds", "look_up", "look_up_key", "next_expiry"}
-LOOKS |= {"accept_terms", "list_migrations", "list_queues", "oldest", "settled", "status", "waiting"}
+LOOKS |= {"list_migrations", "list_queues", "oldest", "settled", "status", "waiting"}
 
 MAY = {
     "owner": ALL,
@@ -120,6 +120,9 @@ FORBIDDEN = {
         "alter function tenure.drop_partition(date) reset search_path",
         "update tenure.queues set retention = 0",
         "update tenure.queues set paused = false",
+        "update tenure.queues set max_depth = null",
+        "select tenure.bind(1)",
+        "select tenure.shed('q', 1, 0, 0::smallint, false)",
         "update tenure.origin set system = 0",
         "update tenure.kinds set operator = '{}'",
         "update tenure.archive set state = 'done'",
@@ -154,10 +157,13 @@ FORBIDDEN = {
         "update tenure.kinds set queue = 'x'",
         "select tenure.make_partition(current_date)",
         "select tenure.drop_partition(current_date)",
+        "select tenure.shed('q', 1, 0, 0::smallint, false)",
+        "select tenure.measure('q')",
         "create table tenure.mine (id int)",
         "select * from elsewhere.secrets",
     ],
     "viewer": [
+        "select tenure.admit('q', 1, 1, 0::smallint)",
         "select tenure.make_partition(current_date)",
         "select tenure.drop_partition(current_date)",
         "create table tenure.mine (id int)",
@@ -186,6 +192,7 @@ def test_what_is_not_its_part_is_refused(cast: Cast, part: str) -> None:
         ("viewer", ops.Upkeep()),
         ("worker", ops.SetQueue("q", {"retention": 0})),
         ("worker", ops.PauseQueues(None, paused=False)),
+        ("worker", ops.DrainQueues(None)),
         ("viewer", ops.PauseIfRestored()),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -115,7 +116,38 @@ class Plan:
         return [scan for scan in self.scans if scan.table == table]
 
 
-def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
+@dataclass(frozen=True)
+class Bounded:
+    """An operation on a queue with a bound; what its functions say is explained with it.
+
+    Args:
+        setting: of the queue's row.
+        depth: what its estimate says; it is not due to be counted.
+    """
+
+    op: ops.Op[Any]
+    setting: str
+    depth: int
+
+    def prepare(self, conn: Connection) -> None:
+        """Set the bound, in the transaction that is open."""
+        conn.pgconn.exec_(f"update tenure.queues set {self.setting} where name = 'q'".encode())  # noqa: S608 - constants
+        soon = int((time.time() + 240) * 1_000_000)  # a moment that is further ahead is of a clock that has gone back
+        for register, value in (("depth", self.depth), ("next", soon)):
+            conn.pgconn.exec_(f"select setval('tenure.bound_{_number(conn)}_{register}', {value})".encode())
+
+
+ROOMY = "max_depth = 1000000, when_full = 'reject'"
+SHEDDING = "max_depth = {}, when_full = 'shed', shed = '{}'"
+
+
+def _number(conn: Connection) -> int:
+    [(number,)] = conn.execute("select number from tenure.queues where name = 'q'")
+    found: int = number
+    return found
+
+
+def statements(conn: Connection) -> dict[str, ops.Op[Any] | Bounded]:
     """Each statement that runs for every job or many times a second, on rows there are."""
     settled = [row[0] for row in conn.execute(_LEASED)] or [uuid4() for _ in range(BATCH)]
     return {
@@ -145,6 +177,19 @@ def statements(conn: Connection) -> dict[str, ops.Op[Any]]:
         "accept repeated": _accept(f"k{n}" for n in range(1, BATCH + 1)),
         "accept one": _accept(["new"]),
         "accept_one": _accept([None]),
+        "accept bounded": Bounded(_accept(None for _ in range(BATCH)), ROOMY, 0),
+        "accept keyed bounded": Bounded(_accept(f"new{n}" for n in range(BATCH)), ROOMY, 0),
+        "accept repeated bounded": Bounded(_accept(f"k{n}" for n in range(1, BATCH + 1)), ROOMY, 0),
+        "accept_one bounded": Bounded(_accept([None]), ROOMY, 0),
+        "accept_one refused": Bounded(_accept([None]), "max_depth = 1, when_full = 'reject'", 1),
+        "accept_one shedding": Bounded(_accept([None], priority=0), SHEDDING.format(1, "oldest"), 1),
+        "accept_one shedding newest": Bounded(_accept([None], priority=0), SHEDDING.format(1, "newest"), 1),
+        "accept shedding": Bounded(
+            _accept((None for _ in range(BATCH)), priority=0), SHEDDING.format(BATCH, "oldest"), BATCH
+        ),
+        "move": ops.Move(QUEUE, "other", limit=BATCH),
+        "move on": ops.Move(QUEUE, "other", None, 5, datetime.now(UTC) - timedelta(minutes=1), 1, limit=BATCH),
+        "move_suspects": ops.MoveSuspects(QUEUE, "other", limit=BATCH),
         "look_up": ops.LookUp(QUEUE, settled[:1]),
         "look_up anywhere": ops.LookUp(None, settled[:3]),
         "look_up_key": ops.LookUpKey(QUEUE, "k1"),
@@ -183,6 +228,17 @@ STATEMENTS = (
     "accept repeated",
     "accept one",
     "accept_one",
+    "accept bounded",
+    "accept keyed bounded",
+    "accept repeated bounded",
+    "accept_one bounded",
+    "accept_one refused",
+    "accept_one shedding",
+    "accept_one shedding newest",
+    "accept shedding",
+    "move",
+    "move on",
+    "move_suspects",
     "look_up",
     "look_up anywhere",
     "look_up_key",
@@ -211,12 +267,12 @@ def _halfway(conn: Connection) -> list[ops.Low]:
     return lows
 
 
-def _accept(keys: Iterable[str | None]) -> ops.Accept:
-    return ops.Accept(QUEUE, "work", 1, "work", 10, 60.0, 10_000, [_job(key) for key in keys])
+def _accept(keys: Iterable[str | None], priority: int = 5) -> ops.Accept:
+    return ops.Accept(QUEUE, "work", 1, "work", 10, 60.0, 10_000, [_job(key, priority) for key in keys])
 
 
-def _job(key: str | None) -> NewJob:
-    return NewJob(uuid4(), '{"a": 1}', key=key)
+def _job(key: str | None, priority: int = 5) -> NewJob:
+    return NewJob(uuid4(), '{"a": 1}', key=key, priority=priority)
 
 
 class Explained:
@@ -232,14 +288,27 @@ class Explained:
             self.conn.execute(f"set auto_explain.{name} = {value}")
         self.conn.execute(f"set plan_cache_mode = force_{mode}_plan")
 
-    def run(self, op: ops.Op[Any]) -> Plan:
+    def run(self, op: ops.Op[Any] | Bounded) -> Plan:
         """Run an operation and undo it; answers how it was done."""
-        self._told.clear()
+        if isinstance(op, Bounded):
+            self._run(
+                op
+            )  # its functions are compiled once in a session, and what they name is looked up in the catalog
+        return self._run(op)
+
+    def _run(self, op: ops.Op[Any] | Bounded) -> Plan:
         self.conn.pgconn.exec_(b"begin")  # not psycopg's own: after a rollback of its it prepares all statements anew
+        bounded, op = (op, op.op) if isinstance(op, Bounded) else (None, op)
+        if bounded is not None:
+            bounded.prepare(self.conn)
+        self._told.clear()
         self._store.run(op, self.conn)
         self.conn.pgconn.exec_(b"rollback")
-        [told] = [plan for plan in map(_parsed, self._told) if plan["Query Text"].startswith("--")]
-        return _plan(told["Plan"])
+        told = [_parsed(message) for message in self._told]
+        said = [plan for plan in told if plan["Query Text"].startswith("--")]
+        [outer] = [_plan(plan["Plan"]) for plan in said]
+        inner = [] if bounded is None else [_plan(plan["Plan"]) for plan in told if plan not in said]
+        return Plan([scan for plan in (outer, *inner) for scan in plan.scans], outer.buffers)
 
     def run_all(self) -> dict[str, Plan]:
         self.conn.execute("discard plans")  # as connections of ours do now and then
@@ -255,6 +324,7 @@ _EXPLAIN = {
     "log_buffers": "on",
     "log_format": "json",
     "log_level": "notice",
+    "log_nested_statements": "on",
 }
 
 
@@ -308,6 +378,8 @@ def _taken(server: Server) -> dict[str, dict[str, Plan]]:
         with psycopg.connect(dsn, autocommit=True) as conn:
             _never_analyze(conn)
             sessions = {mode: Explained(dsn, mode) for mode in MODES}
+            conn.execute("insert into tenure.queues (name) values ('q')")
+            conn.execute("select tenure.bind(number) from tenure.queues")
             sessions["generic"].run_all()
             conn.execute(FILL)
             found = {f"{mode}, never analyzed": sessions[mode].run_all() for mode in MODES}

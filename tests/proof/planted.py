@@ -8,6 +8,7 @@ from typing import NamedTuple
 from tenure.chaos.plants import PLANTS, Plant
 from tests.model.plants import PLANTS as FAULTY
 from tests.permutations.plants import PLANTS as PERMUTED
+from tests.permutations.test_order import PLANTS as IN_ORDER
 from tests.proof.matrix import Named
 from tests.proof.recorded import Line
 from tests.proof.test_model_checker import ENDLESS, PLANTED
@@ -72,6 +73,12 @@ def sorts(caught: Mapping[str, Line]) -> Iterator[Sort]:
         "A statement is wrong; in some order of their steps, sessions must do what they would not do one after another.",
         Named("permutations/test_permutations.py", "test_a_planted_fault_is_found"),
         [(name, plant.told) for name, plant in PERMUTED.items()],
+    )
+    yield Sort(
+        "By orders of steps, of ordering keys",
+        "Likewise; a key must be left behind, or a job come out of order.",
+        Named("permutations/test_order.py", "test_a_planted_fault_in_the_order_is_found"),
+        [(name, plant.told) for name, plant in IN_ORDER.items()],
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from tenure.store.grants import Grants
 from tenure.store.memory import MemoryStore
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import Op, PauseQueues, SetKind, SetQueue, Store
+from tenure.store.protocol import DrainQueues, Op, PauseQueues, SetKind, SetQueue, Store
 from tests.conftest import Server
 from tests.support.pgbouncer import PgBouncer, pooling
 from tests.support.roles import a_role, as_role
@@ -31,6 +31,8 @@ EMPTY = """
     delete from tenure.queues;
     delete from tenure.kinds;
     delete from tenure.workers;
+    delete from tenure.promoters;
+    delete from tenure.order_looks;
 """
 
 
@@ -78,7 +80,7 @@ class WorkersStore(PostgresStore):
 
     def run(self, op: Op[T], conn: object = None) -> T:
         """As the owner what is the owner's."""
-        run = self._owner.run if isinstance(op, SetQueue | SetKind | PauseQueues) else super().run
+        run = self._owner.run if isinstance(op, SetQueue | SetKind | PauseQueues | DrainQueues) else super().run
         return run(op, conn)
 
     def close(self) -> None:

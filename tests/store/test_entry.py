@@ -43,6 +43,7 @@ jobs = st.builds(
     headers=st.none() | objects,
     replace=st.just(False),
     wants_result=st.booleans(),  # the queue keeps results
+    order_key=st.none() | texts.filter(bool),
 )
 
 WAITING = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
@@ -73,11 +74,12 @@ def stored(store: PostgresStore, offered: list[NewJob]) -> list[tuple[Any, ...]]
     """The rows of these jobs in the order of their acceptance, times from there on where they were given so."""
     with psycopg.connect(store.dsn, autocommit=True) as conn:
         rows = conn.execute(
-            "select id, queue, kind, version, state, priority, attempts, max_attempts, key, payload::text, headers::text,"
+            "select id, queue, kind, version, state, priority, attempts, max_attempts, key, order_key, gate, payload::text,"
+            " headers::text,"
             " accepted_at, available_at, expires_at from tenure.jobs where id = any(%s) order by seq",
             [[job.id for job in offered]],
         ).fetchall()
-    return [(*row[:11], *_times(job, *row[11:])) for job, row in zip(offered, rows, strict=True)]
+    return [(*row[:13], *_times(job, *row[13:])) for job, row in zip(offered, rows, strict=True)]
 
 
 def _times(job: NewJob, accepted: datetime, available: datetime, expires: datetime | None) -> tuple[Any, ...]:
@@ -91,7 +93,7 @@ def test_whichever_way_jobs_take_the_rows_are_the_same(postgres: PostgresStore, 
     rows = []
     for way in (singly, as_arrays, as_a_stream):
         again = [job._replace(id=uuid4()) for job in offered]
-        assert [told[1:] for told in way(postgres, again)] == [("new", State.PENDING, None, None, None)] * len(offered)
+        assert [told[1:] for told in way(postgres, again)] == [("new", State.PENDING, *[None] * 4)] * len(offered)
         rows.append([row[1:] for row in stored(postgres, again)])
     assert rows[0] == rows[1] == rows[2]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 from uuid import uuid4
 
 import psycopg
@@ -15,7 +18,7 @@ from tenure.job import Job
 from tenure.store import protocol as ops
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import EVERYTHING, Known, Low, Store
-from tenure.worker.lows import EVERYTHING_PAUSE, PAUSE, RARELY, SHARE, Lane, Pace
+from tenure.worker.lows import EVERYTHING_PAUSE, PAUSE, RARELY, SHARE, Lane, Lows, Pace
 from tests.store.steps import KIND, KNOWN, QUEUE, accept, claim, new, set_queue, shift, sweep
 
 
@@ -323,3 +326,31 @@ def test_a_look_takes_a_small_share_of_the_time_and_comes_in_time(share: int, pa
     assert now <= max(1.0, 60 * cost)
     now -= 0.001
     assert not pace.due(pause)
+
+
+# ------------------------------------------------------------------------------------ how far claims have come
+
+
+def came(lane: Lane, *jobs: Job, limit: int) -> dict[int, datetime]:
+    """Where the fronts are after a claim."""
+    lane.claimed(in_order(list(jobs)), lane.begin(ahead=False), limit, ahead=False)
+    return lane.fronts
+
+
+def test_the_last_job_of_a_claim_that_leaves_others_behind_is_the_front() -> None:
+    lane = Lane()
+    early, late, urgent = job(5, 1, 1), job(5, 2, 2), job(2, 3, 3)
+    assert came(lane, early, late, limit=2) == {5: late.available_at}
+    assert came(lane, urgent, early, limit=2) == {5: early.available_at}, "of the urgent ones none is left"
+    assert came(lane, urgent, limit=1) == {2: urgent.available_at, 5: early.available_at}
+    assert came(lane, late, limit=2) == {}, "nobody is left behind"
+
+
+def test_a_front_is_told_with_the_kinds_that_are_claimed_there() -> None:
+    known = [("q", "here", [Known("a", 1, 2.0), Known("b", 1, 2.0)]), ("q", "child", [Known("c", 1, 2.0)])]
+    lows = Lows(cast(Any, None), lambda: known, Counter(), lambda: None, lambda _: None, cast(Any, None))
+    assert lows.front("q") is None
+    one = job(5, 1, 1)
+    came(lows.lane("q", "here"), one, limit=1)
+    assert json.loads(lows.front("q") or "") == {"kinds": ["a", "b"], "at": {"5": one.available_at.isoformat()}}
+    assert lows.front("another") is None

@@ -75,6 +75,21 @@ def test_psql_enqueues_a_worker_runs_and_psql_sees_the_result(psql: Psql, receip
     assert psql(enqueue) == ['same|done|{"sent": 42}']
 
 
+def test_jobs_from_psql_may_have_an_ordering_key(psql: Psql, receipts: Kind) -> None:
+    one = """select answer from tenure.enqueue('send_receipt', '{"order_id": 1}', order_key => 'account-7');"""
+    many = """
+        select answer from tenure.enqueue_many('send_receipt', '[{"payload": {"order_id": 2}, "order": "account-7"}]');
+    """
+    assert psql(one + many) == ["new", "new"]
+    assert psql("select order_key, gate from tenure.jobs") == ["account-7|order"] * 2
+    assert burst(receipts.app).counts["done"] == 2
+    for wrong in ("''", "repeat('x', 501)"):
+        assert (
+            "ordering key"
+            in psql(f"select tenure.enqueue('send_receipt', '{{}}', order_key => {wrong});", fails=True)[0]
+        )
+
+
 def test_psql_and_python_share_their_keys(psql: Psql, receipts: Kind) -> None:
     ticket = receipts.enqueue_sync(order_id=42, key="order-42")
     ask = "select id, answer from tenure.enqueue('send_receipt', :'payload', key => 'order-42');"
@@ -150,7 +165,8 @@ def test_the_sql_of_the_page_does_what_it_says(psql: Psql, pg_dsn: str, receipts
     assert printed[1].endswith("|new")
     assert answers[2:4] == ["same", "conflict"]
     assert printed[4:7] == ["1|same", "2|new", "3|conflict"]
-    assert sorted(printed[7:]) == ["new|1", "same|2"]
+    assert sorted(printed[7:-1]) == ["new|1", "same|2"]
+    assert printed[-1].endswith("|new")
     with psycopg.connect(pg_dsn) as conn:
         rows = conn.execute("select key from tenure.jobs where key is not null order by key").fetchall()
     assert [key for (key,) in rows] == ["order-42", "order-43", "order-44", "order-45"]

@@ -122,13 +122,13 @@ def test_one_that_is_asked_to_cancel_is_and_the_others_commit(app: Tenure, datab
 
 
 def test_two_jobs_of_one_natural_key_have_one_effect_and_one_result(app: Tenure, database: Database) -> None:
-    @app.job(effect=True, group=10, dedup=lambda order: order)
-    async def bill(tx: AsyncConnection, order: int, by: str) -> str:
-        await tx.execute(WRITE, [f"order {order}", 1])
+    @app.job(effect=True, group=10, dedup=lambda order_id: order_id)
+    async def bill(tx: AsyncConnection, order_id: int, by: str) -> str:
+        await tx.execute(WRITE, [f"order {order_id}", 1])
         return by
 
     tickets = bill.enqueue_many_sync(
-        [{"order": 7, "by": "one"}, {"order": 7, "by": "two"}, {"order": 8, "by": "three"}]
+        [{"order_id": 7, "by": "one"}, {"order_id": 7, "by": "two"}, {"order_id": 8, "by": "three"}]
     )
     worker = burst(app)
     first, second, other = (record(app, ticket.id).result for ticket in tickets)

@@ -102,15 +102,15 @@ def test_a_lease_of_an_unknown_kind_is_swept_like_any_other(app: Tenure, other: 
 
 def test_older_names_are_still_run(app: Tenure, other: Tenure) -> None:
     @app.job(name="mail.receipt")
-    async def old(order: int) -> None:
+    async def old(order_id: int) -> None:
         raise AssertionError("the old code is gone")
 
     @other.job(name="mail.send_receipt", aliases=["mail.receipt"])
-    async def new(order: int) -> str:
-        return f"receipt for {order}"
+    async def new(order_id: int) -> str:
+        return f"receipt for {order_id}"
 
-    ticket = old.enqueue_sync(order=42, key="order-42")
-    assert new.enqueue_sync(order=42, key="order-42").id == ticket.id, "the same request under both names"
+    ticket = old.enqueue_sync(order_id=42, key="order-42")
+    assert new.enqueue_sync(order_id=42, key="order-42").id == ticket.id, "the same request under both names"
     burst(other)
 
     done = record(app, ticket.id)

@@ -114,6 +114,7 @@ def _script(queue: Queue) -> str:
         "id": f"array[{_ID}]",
         "token": f"array['{NOBODY}']",
         "result": "array['null']",
+        "front": "null",
     }
     return _SCRIPT.format(
         span=_SPAN,

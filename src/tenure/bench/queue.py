@@ -38,6 +38,13 @@ select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp() + make_interval(
        {_PAYLOAD}
 from generate_series(%(first)s::bigint, %(last)s::bigint) n
 """  # noqa: S608 - constants
+_KEYED = f"""
+insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, order_key,
+                         gate)
+select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp(), statement_timestamp(), {_PAYLOAD},
+       case when n %% %(hot)s = %(hot)s - 1 then 'hot' else 'key' || n %% %(keys)s end, 'order'
+from generate_series(%(first)s::bigint, %(last)s::bigint) n
+"""  # noqa: S608 - constants
 _ARCHIVE = f"""
 insert into tenure.archive (queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims,
                             releases, redrives, accepted_at, claimed_at, first_claimed_at, ended_at, token, worker, payload)
@@ -79,13 +86,18 @@ class Queue:
         """Settings of the queue, as ``SetQueue``."""
         self.run(SetQueue(QUEUE, values))
 
-    def fill(self, jobs: int, *, delay: float = 0.0, show: Show = nobody_looks) -> None:
+    def fill(self, jobs: int, *, delay: float = 0.0, keys: int = 0, hot: int = 0, show: Show = nobody_looks) -> None:
         """So many more jobs are waiting.
 
         Args:
             delay: seconds until they are due: with it, they are scheduled.
+            keys: they have so many ordering keys in turn; 0: none.
+            hot: then one in so many has the key that is called hot.
             show: is told how far it is.
         """
+        if keys:
+            self._made("enqueued", _KEYED, jobs, show, keys=keys, hot=hot)
+            return
         self._made("enqueued" if not delay else "scheduled", _JOBS, jobs, show, delay=delay)
 
     def archive(self, jobs: int, show: Show = nobody_looks) -> None:

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from tenure.bench.backlog import backlog
 from tenure.bench.effects import effects
 from tenure.bench.enqueue import enqueue
+from tenure.bench.keyed import keyed
 from tenure.bench.latency import latency
+from tenure.bench.overload import overload
 from tenure.bench.pinned import pinned
 from tenure.bench.process import process, scale
 from tenure.bench.report import Report
@@ -35,8 +37,10 @@ class Scenario(NamedTuple):
 SCENARIOS = {
     "process": Scenario(process, {"jobs": 50_000, "processes": 1, "rounds": 5, "batch": 0, "retention": 7}),
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
+    "keyed": Scenario(keyed, {"jobs": 1_000_000, "processes": 1, "retention": 7}),
     "latency": Scenario(latency, {"seconds": 10.0}),
     "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot", "offered": 0}),
+    "overload": Scenario(overload, {"seconds": 180.0}),
     "backlog": Scenario(backlog, {"jobs": 1_000_000}),
     "effects": Scenario(effects, {"jobs": 5_000, "rounds": 3}),
     "scale": Scenario(scale, {"jobs": 50_000, "processes": 4, "rounds": 3}),

@@ -31,6 +31,12 @@ from tenure.policy import Backoff
 from tenure.worker.child import die_with_parent
 
 QUEUE = "chaos"
+NARROW = "chaos_narrow"
+"""A queue that is bounded."""
+
+ROOM = 30
+"""Most jobs that may wait in it."""
+
 LEDGER = "_TENURE_CHAOS_LEDGER"
 """Where a process writes; from the command to those it starts."""
 
@@ -46,7 +52,7 @@ TOGETHER = ("post", "grouped")
 EFFECTS = (*TOGETHER, "natural", "elsewhere")
 """Kinds whose run leaves a row."""
 
-ALWAYS = ("quick", "threaded", "heavy", "batched", "slow", "flaky", "failing", "snoozing", *EFFECTS)
+ALWAYS = ("quick", "threaded", "heavy", "batched", "slow", "flaky", "failing", "snoozing", "narrow", *EFFECTS)
 """Kinds whose jobs always succeed in the end: none of them may be given up. Those of ``hopeless`` all are."""
 
 _SOON = Backoff("100ms", "1s")
@@ -147,6 +153,14 @@ async def snoozing(job: Job, ref: str) -> int:
     return _ends(job)
 
 
+@app.job(queue=NARROW, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON)
+async def narrow(job: Job, ref: str) -> int:
+    """Comes from a queue that is full now and then."""
+    _begins(job, ref)
+    await asyncio.sleep(0.02)
+    return _ends(job)
+
+
 @app.job(queue=QUEUE, lease=LEASE, backoff=_SOON)
 async def hopeless(job: Job, ref: str) -> int:
     """Fails for good."""
@@ -166,10 +180,10 @@ async def grouped(tx: AsyncConnection, job: Job, ref: str) -> int:
     return await _posted(tx, job, ref)
 
 
-@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, effect=True, dedup=lambda order: order)
-async def natural(tx: AsyncConnection, job: Job, ref: str, order: str) -> int:
+@app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, effect=True, dedup=lambda order_id: order_id)
+async def natural(tx: AsyncConnection, job: Job, ref: str, order_id: str) -> int:
     """The same, once for all jobs of an order: the row is the order's."""
-    return await _posted(tx, job, ref, order)
+    return await _posted(tx, job, ref, order_id)
 
 
 @app.job(queue=QUEUE, lease=LEASE, max_attempts=_PATIENT, backoff=_SOON, once_ttl="1d")

@@ -13,6 +13,7 @@ from tenure.chaos.apps import ALWAYS, EFFECTS
 from tenure.chaos.repeats import Figures, by_job, interruptions, late, recovery, repeats, swept, waited
 from tenure.chaos.stale import stale
 from tenure.chaos.told import Effect, Facts, Row
+from tenure.chaos.turns import out_of_order, turns
 
 SHOWN = 20
 """Ids that are named of each kind of wrong."""
@@ -26,6 +27,7 @@ WRONG = (
     "stuck",
     "over_attempted",
     "dead_letters",
+    "out_of_order",
     "late",
 )
 """What there must be none of."""
@@ -40,7 +42,10 @@ class Verdict:
         executed: jobs that were run, or have left an effect.
         lost: promised, or run, and neither done, with evidence outside the queue's own records, nor given up for a reason;
             or not there though others of the same call are.
-        unexpected: run without anybody having asked for them, or two jobs for one request.
+        unexpected: run without anybody having asked for them, or two jobs for one request; or stored although their queue
+            had no room for them.
+        refused: jobs for which a bounded queue had no room; nobody was promised them.
+        ordered: jobs with an ordering key of which it is known when they had their turn.
         recovered: run although their producer never heard that they were accepted.
         duplicate_runs: runs beyond the first; failures are not counted, unless it ran again under the same claim.
         unexplained_runs: those of them that no fault to an earlier run's process, or to all, explains: of two under one
@@ -50,6 +55,8 @@ class Verdict:
         stuck: jobs that are neither done nor ended when all was healed and drained.
         over_attempted: jobs that ran more often than their attempts say, or than they may.
         dead_letters: jobs given up that always succeed.
+        out_of_order: jobs that had their turn while another one of their ordering key had its own, or before one that had
+            been promised when they were asked for.
         late: jobs that a fault interrupted and that were not pending again within a lease, a sweep and the slack.
         faults: how many of each kind.
         recovery_ms: from a fault to the next run of a job that it interrupted: median and longest.
@@ -62,6 +69,8 @@ class Verdict:
     executed: int
     lost: int
     unexpected: int
+    refused: int
+    ordered: int
     recovered: int
     duplicate_runs: int
     unexplained_runs: int
@@ -70,6 +79,7 @@ class Verdict:
     stuck: int
     over_attempted: int
     dead_letters: int
+    out_of_order: int
     late: int
     faults: dict[str, int]
     recovery_ms: Figures
@@ -88,6 +98,7 @@ def judged(facts: Facts) -> Verdict:
     executed = {run.ref for run in facts.runs} | {effect.ref for effect in facts.effects}
     again = list(repeats(facts))
     interrupted = list(interruptions(facts))
+    turns_taken = list(turns(facts))
     found = {
         "lost": _lost(facts),
         "unexpected": _unexpected(facts),
@@ -97,6 +108,7 @@ def judged(facts: Facts) -> Verdict:
         "stuck": [row.id for row in facts.rows if row.state in ("pending", "running")],
         "over_attempted": _over_attempted(facts),
         "dead_letters": [row.id for row in facts.rows if row.state == "dead" and row.kind in ALWAYS],
+        "out_of_order": out_of_order(turns_taken),
         "late": late(facts, interrupted),
     }
     return Verdict(
@@ -104,6 +116,8 @@ def judged(facts: Facts) -> Verdict:
         executed=len(executed),
         lost=len(found["lost"]),
         unexpected=len(found["unexpected"]),
+        refused=len(facts.refused - facts.accepted.keys()),
+        ordered=len(turns_taken),
         recovered=len(executed - facts.accepted.keys()),
         duplicate_runs=sum(one.times for one in again),
         unexplained_runs=len(found["unexplained_runs"]),
@@ -112,6 +126,7 @@ def judged(facts: Facts) -> Verdict:
         stuck=len(found["stuck"]),
         over_attempted=len(found["over_attempted"]),
         dead_letters=len(found["dead_letters"]),
+        out_of_order=len(found["out_of_order"]),
         late=len(found["late"]),
         faults=dict(sorted(Counter(fault.kind for fault in facts.faults).items())),
         recovery_ms=recovery(interrupted),
@@ -156,14 +171,15 @@ def _kept(row: Row | None, ended: set[tuple[str, int]], left: set[tuple[str, int
 
 
 def _unexpected(facts: Facts) -> list[str]:
-    """Jobs that nobody asked for, one for each name; and those beyond the first for one request."""
+    """Jobs that nobody asked for, one for each name; that were refused; and those beyond the first for one request."""
     unasked = {told.ref: told.id for told in sorted(_told(facts)) if told.ref not in facts.attempted}
     ids: dict[str, set[str]] = defaultdict(set)
     for row in facts.rows:
         ids[row.ref].add(row.id)
     for ref, promised in facts.accepted.items():
         ids[ref] |= promised
-    return [*unasked.values(), *(id for there in ids.values() for id in sorted(there)[1:])]
+    uninvited = [row.id for row in facts.rows if row.ref in facts.refused and row.ref not in facts.accepted]
+    return [*unasked.values(), *uninvited, *(id for there in ids.values() for id in sorted(there)[1:])]
 
 
 def _told(facts: Facts) -> Iterator[Effect]:

@@ -13,11 +13,11 @@ from psycopg import Connection, sql
 
 from tenure.chaos.apps import effects_table
 from tenure.chaos.ledger import Ledger
-from tenure.chaos.told import Asked, Effect, Facts, Past, Row, Run, Struck
+from tenure.chaos.told import Asked, Effect, Facts, Offer, Past, Row, Run, Struck
 
 _ROWS = """
 select id::text, payload ->> 'ref', kind, state::text, claims, attempts, max_attempts, releases + deferrals,
-       redrives, result, token::text, payload ->> 'order',
+       redrives, result, token::text, payload ->> 'order_id',
        array(select jsonb_build_array(h -> 'claim', h -> 'class', h -> 'message',
                                       extract(epoch from (h ->> 'ended')::timestamptz)::float8)
              from jsonb_array_elements(history) with ordinality as t(h, n) order by n)
@@ -69,14 +69,18 @@ def _past(claim: int, kind: str, message: str | None, ended: float, *, ahead: fl
 
 def from_ledger(ledger: Ledger) -> Facts:
     """What processes have said; rows and effects are the database's to tell."""
-    facts, runs = Facts(), _Runs()
+    facts, runs, offers = Facts(), _Runs(), _Offers()
     for line in ledger.lines():
         match line["event"]:
             case "attempt":
                 facts.attempted.add(line["ref"])
                 facts.calls.setdefault(line["call"], set()).add(line["ref"])
+                offers.hear(line)
             case "accepted":
                 facts.accepted.setdefault(line["ref"], set()).add(line["id"])
+                offers.hear(line)
+            case "refused" | "unanswered":
+                offers.hear(line)
             case "begun" | "ended" | "failed" | "stopped" | "undone":
                 runs.hear(line)
             case "asked":
@@ -85,8 +89,37 @@ def from_ledger(ledger: Ledger) -> Facts:
                 facts.faults.append(Struck(line["kind"], line["victim"], line["t"], line["seconds"]))
             case "fault":
                 facts.faults.append(Struck("point", line["pid"], line["t_monotonic"]))
-    facts.runs = runs.all
+    facts.runs, facts.ordered, facts.refused = runs.all, offers.ordered, offers.refused
     return facts
+
+
+class _Offers:
+    """What producers tell of jobs with an ordering key, and of those that were refused."""
+
+    def __init__(self) -> None:
+        self.ordered: dict[str, Offer] = {}
+        self._refused: set[str] = set()
+        self._unknown: set[str] = set()
+
+    @property
+    def refused(self) -> set[str]:
+        """Names of jobs that may not be there: nothing was sent before that could be stored after the refusal."""
+        return self._refused - self._unknown
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take in what a producer tells."""
+        match line["event"]:
+            case "attempt":
+                if line.get("order") is not None:
+                    self.ordered[line["ref"]] = Offer(line["order"], line["t"])
+            case "accepted":
+                offer = self.ordered.get(line["ref"])
+                if offer is not None and offer.answered is None:
+                    self.ordered[line["ref"]] = offer._replace(answered=line["t"])
+            case "refused":
+                self._refused.update(line["refs"])
+            case _:
+                self._unknown.update(line["refs"])
 
 
 class _Runs:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from psycopg import sql
 
-from tenure.chaos.apps import COLUMNS, effects_table
+from tenure.chaos.apps import COLUMNS, NARROW, ROOM, effects_table
 from tenure.chaos.ledger import Ledger
 from tenure.embedded.engine import Engine
 from tenure.errors import ConfigError
 from tenure.stage import require_there, temporary, undisturbed
 from tenure.store.connections import connect
 from tenure.store.postgres import PostgresStore
+from tenure.store.protocol import SetQueue
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,9 @@ class Place:
         return self.scratch / "rows.jsonl"
 
     def furnish(self) -> None:
-        """Make the tables that effects write into."""
+        """Make the tables that effects write into, and the queue that is bounded."""
+        with closing(PostgresStore(self.dsn, self.schema)) as store:
+            store.run(SetQueue(NARROW, {"max_depth": ROOM, "when_full": "reject"}))
         with connect(self.dsn) as conn:
             table = effects_table(self.schema)
             conn.execute(sql.SQL("create table if not exists {} {}").format(table, sql.SQL(COLUMNS)))

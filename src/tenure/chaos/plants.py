@@ -167,6 +167,22 @@ def _repeat_anew() -> None:
     postgres.accepting_again = anew  # type: ignore[attr-defined]
 
 
+def _order_ungated() -> None:
+    """Without the key, too: two of one key past the gate are what the guard does not let in."""
+    from tenure import offer
+    from tenure.job import NewJob
+
+    def without(**more: Any) -> NewJob:
+        return NewJob(**{**more, "order_key": None})
+
+    offer.NewJob = without  # type: ignore[attr-defined,assignment]
+
+
+def _retry_passed() -> None:
+    asked = "and (select q.order_retry = 'skip' from tenure.queues q where q.name = %(queue)s) then"
+    _edit({"sql/fragments/lets_pass.sql": {asked: "then"}})
+
+
 def _ack_before_commit() -> None:
     """Producers look by themselves, see ``producer``."""
 
@@ -231,5 +247,14 @@ PLANTS = {
         "an attempt is counted when it fails, not when it begins", _attempt_on_failure, "kill", "over_attempted"
     ),
     "run-twice": Plant("one job in 50 is run twice under one claim", _run_twice, "kill", "unexplained_runs"),
+    "order-ungated": Plant(
+        "jobs with an ordering key enter as if they had none, past the gate", _order_ungated, "kill", "out_of_order"
+    ),
+    "retry-passed": Plant(
+        "a job that waits for its next attempt lets others of its ordering key pass",
+        _retry_passed,
+        "kill",
+        "out_of_order",
+    ),
 }
 """The bugs."""

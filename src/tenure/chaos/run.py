@@ -33,7 +33,7 @@ Show = Callable[[str, int, int | None], None]
 """Called with what is done, how much of it, and how much there is, if that is known."""
 
 PRODUCERS = 2
-_RATE = 110.0  # jobs a second of each producer
+_RATE = 130.0  # jobs a second of each producer
 _PATIENCE = 60.0  # seconds without any progress after which what is left counts as stuck
 _LOOK = 0.2
 _SURE = 5  # looks that must find nothing

@@ -61,6 +61,20 @@ class Past(NamedTuple):
     at: float
 
 
+class Offer(NamedTuple):
+    """A job with an ordering key, as its producer tells it.
+
+    Args:
+        key: the ordering key.
+        called: when the call was made, or made first; on the steady clock.
+        answered: when the producer was promised the job; None if it never was.
+    """
+
+    key: str
+    called: float
+    answered: float | None = None
+
+
 class Row(NamedTuple):
     """A job as the database has it in the end.
 
@@ -119,6 +133,8 @@ class Facts:
         attempted: names of the jobs that producers have tried to enqueue.
         accepted: for each name that they were promised, the ids.
         calls: the names of jobs that were to be accepted together or not at all, by the first of them.
+        ordered: jobs with an ordering key, by name.
+        refused: names of jobs for which a queue had no room, so that they may not be there.
         runs, asked, rows, effects, faults: what happened.
     """
 
@@ -130,3 +146,5 @@ class Facts:
     faults: list[Struck] = field(default_factory=list)
     asked: set[Asked] = field(default_factory=set)
     calls: dict[str, set[str]] = field(default_factory=dict)
+    ordered: dict[str, Offer] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)

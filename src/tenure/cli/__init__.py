@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, migrate, queues, worker
+from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, migrate, moving, queues, worker
 from tenure.cli.failures import MEANING, Commands
 
 __all__ = ["app", "main"]
@@ -62,6 +62,8 @@ app.command(epilog=bench.EXAMPLES)(bench.bench)
 app.command(epilog=chaos.EXAMPLES)(chaos.chaos)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
+queues.queue_app.command(epilog=moving.DRAIN_EXAMPLES)(moving.drain)
+queues.queue_app.command(epilog=moving.MOVE_EXAMPLES)(moving.move)
 app.add_typer(queues.queue_app, name="queue")
 app.add_typer(queues.kind_app, name="kind")
 app.add_typer(db.app, name="db")

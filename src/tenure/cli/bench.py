@@ -22,7 +22,11 @@ tenure bench process --processes 2 --retention 0 --json
 
 tenure bench pinned --pin xid --seconds 120
 
+tenure bench keyed --jobs 200000
+
 tenure bench pinned --pin xid --offered 4000 --seconds 600
+
+tenure bench overload --seconds 600
 
 tenure bench backlog --jobs 10000000 --dsn postgresql://tenure@db/scratch"""
 
@@ -43,7 +47,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SCENARIO",
-            help="process, enqueue, latency, pinned, backlog, effects, scale or soak.",
+            help="process, enqueue, latency, pinned, overload, backlog, effects, keyed, scale or soak.",
             show_default=False,
         ),
     ],
@@ -89,9 +93,14 @@ def bench(
     pinned: what is kept of the speed while another session holds a snapshot. Ends with 1 if that proves nothing, or with
     --offered if the worker is saturated.
 
+    overload: what gets done of twice as many jobs as a worker can do, with a bounded queue, and how long it takes to
+    recover. Ends with 1 if that is less than 90 % of what it can do.
+
     backlog: how long a claim takes while ever more jobs wait.
 
     effects: a commit for each job.
+
+    keyed: jobs with ordering keys, and one hot key.
 
     scale: 1, 2, 4 processes.
 

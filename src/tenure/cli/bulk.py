@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from tenure.bounds import Refusals
 from tenure.cli import failures, show
 from tenure.cli.enqueue import Given
 from tenure.cli.lines import Line, Offer, lines, parsed
 from tenure.errors import Refused, TenureError
 from tenure.job import Accepted, NewJob
-from tenure.offer import refusal
+from tenure.offer import accept, refusal
 from tenure.registered import Registered, find
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Accept, KindRow
@@ -68,7 +69,7 @@ class Bulk:
         try:
             for op, numbers in self._batches(block, refused):
                 try:
-                    answers = self._store.run(op)
+                    answers = accept(self._store, op, Refusals())
                 except Refused as error:
                     refused |= dict.fromkeys(numbers, error)
                 else:

@@ -45,8 +45,8 @@ def chaos(
         typer.Option(
             metavar="BUG",
             help="Run with a bug, to see it caught: drop, settle-by-id, return-by-id, ack-before-commit, repeat-anew,"
-            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure, run-twice. Then it ends with 0 only if it was"
-            " caught.",
+            " dedup-own-commit, heartbeat-unfenced, attempt-on-failure, run-twice, order-ungated, retry-passed. Then it"
+            " ends with 0 only if it was caught.",
             show_default=False,
         ),
     ] = None,
@@ -86,8 +86,8 @@ def chaos(
 
     Producers, workers and a nemesis are real processes. What they were promised and what they did stands in ledgers outside
     the database. After the given time all faults are healed, what is left is drained, and the ledgers are held against the
-    database. Ends with 0 only if nothing was lost, unexpected, done twice, settled by an old lease, stuck, late or run too
-    often; with --plant, only if the bug was caught.
+    database. Ends with 0 only if nothing was lost, unexpected, done twice, settled by an old lease, stuck, late, out of
+    order or run too often; with --plant, only if the bug was caught.
     """
     from tenure.chaos.run import Wishes, run
     from tenure.chaos.timeline import draw, require_tools
@@ -162,6 +162,8 @@ def _print(verdict: Verdict, told: dict[str, Any]) -> None:
             "faults": f"{sum(verdict.faults.values())}: "
             + ", ".join(f"{kind} {times}" for kind, times in verdict.faults.items()),
             "did not happen": ", ".join(told["missed"]),
+            "refused": f"{verdict.refused} jobs for which a bounded queue had no room",
+            "in order": f"{verdict.ordered} jobs with an ordering key",
             "recovered": f"{verdict.recovered} jobs that ran though their producer never heard of them",
             "duplicate runs": f"{verdict.duplicate_runs}, of which {verdict.unexplained_runs} no fault explains",
             "recovery": _span(verdict.recovery_ms, "from a fault to the next run"),
@@ -175,6 +177,7 @@ def _print(verdict: Verdict, told: dict[str, Any]) -> None:
             "stuck": verdict.stuck,
             "over-attempted": verdict.over_attempted,
             "dead letters": f"{verdict.dead_letters} among jobs that always succeed",
+            "out of order": f"{verdict.out_of_order} jobs of an ordering key",
             "late": f"{verdict.late} jobs that were not pending again in time",
             "seed": told["seed"],
         }

@@ -101,6 +101,9 @@ def redrive(
     may_duplicate: Annotated[
         bool, typer.Option("--may-duplicate", help="Also if what they did in other databases may be done again.")
     ] = False,
+    out_of_order: Annotated[
+        bool, typer.Option("--out-of-order", help="Also if jobs of their ordering key have not waited for them.")
+    ] = False,
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
@@ -125,6 +128,7 @@ def redrive(
             max_bytes=tenure.payload_limit,
             now=tenure.store.run(Now()),
             may_duplicate=may_duplicate,
+            out_of_order=out_of_order,
         )
         _carry_out(tenure.store, decision, ids, fitting, dry_run=dry_run, as_json=as_json)
 

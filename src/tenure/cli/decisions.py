@@ -62,6 +62,7 @@ class Redriving:
         as_kind: the kind to run them as.
         now: what time it is by the queue's clock.
         may_duplicate: also those whose effects in another database may be forgotten.
+        out_of_order: also those that jobs of their ordering key have not waited for.
         max_bytes: limit of the payload's stored text.
 
     Raises:
@@ -81,6 +82,7 @@ class Redriving:
         max_bytes: int,
         now: datetime,
         may_duplicate: bool = False,
+        out_of_order: bool = False,
     ) -> None:
         self._rows = rows
         self._rate = rate
@@ -89,12 +91,14 @@ class Redriving:
         self._max_bytes = max_bytes
         self._now = now
         self._may_duplicate = may_duplicate
+        self._out_of_order = out_of_order
         self._places = count()
         self._start = time.monotonic()
 
     def check(self, record: Record) -> None:
         """See that a changed payload or another kind goes with the rest, and that what it did is not forgotten."""
         self._require_young(record)
+        self._require_order(record)
         if self._payload is None and self._kind is None:
             return
         kind = self._kind or find(self._rows, record.kind, record.version)
@@ -107,8 +111,8 @@ class Redriving:
         """Redrive them, the later ones with a growing delay if there is a rate."""
         kind = self._kind
         name, version = (kind.name, kind.version) if kind else (None, None)
-        again = self._may_duplicate
-        items = [Revived(record.id, self._delay(), self._payload, name, version, again) for record in records]
+        again, passed = self._may_duplicate, self._out_of_order
+        items = [Revived(record.id, self._delay(), self._payload, name, version, again, passed) for record in records]
         point("redrive.before")
         moved = store.run(Redrive(queue, items))
         if moved and self._payload is not None:
@@ -127,6 +131,15 @@ class Redriving:
                 f" {show.span(ttl)}, and what it did may be done again.",
                 kept="",
                 hint="If that does no harm: --may-duplicate",
+            )
+
+    def _require_order(self, record: Record) -> None:
+        """One that the others have passed would come after jobs that were accepted later."""
+        if record.order_key is not None and not record.blocks and not self._out_of_order:
+            raise Refused(
+                f"Jobs of its ordering key {record.order_key!r} have not waited for it: it would run out of order.",
+                kept="",
+                hint="If that does no harm: --out-of-order",
             )
 
     def _once_ttl(self, name: str) -> float | None:

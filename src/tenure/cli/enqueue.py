@@ -26,10 +26,12 @@ EXAMPLES = "\n\n".join(
     [
         "Examples:",
         """tenure enqueue mail.send_receipt --json '{"order_id": 42}' --key order-42""",
+        """tenure enqueue account.book --json '{"account": 7, "amount": 5}' --order account-7""",
         "tenure enqueue --from jobs.jsonl",
         "zcat jobs.jsonl.gz | tenure enqueue mail.send_receipt --from -",
         'A line of a file: {"kind": "mail.send_receipt", "args": {"order_id": 42}, "key": "order-42"}; it may also have'
-        " replace, delay, at, expires, priority, queue and headers. Bad lines are reported by number, the others accepted.",
+        " replace, delay, at, expires, priority, queue, headers and order. Bad lines are reported by number, the others"
+        " accepted.",
     ]
 )
 
@@ -69,6 +71,9 @@ def enqueue(
     priority: Annotated[int | None, typer.Option(help="0 is the highest.", min=0, max=9, show_default="5")] = None,
     queue: Annotated[str | None, typer.Option(help="Another queue than the kind's own.", show_default=False)] = None,
     headers: Annotated[str | None, typer.Option(help="Metadata, a JSON object.", show_default=False)] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Ordering key: jobs of one run one at a time, in order.", show_default=False)
+    ] = None,
     kind_version: Annotated[
         int | None, typer.Option(help="Version of the kind; the newest by default.", show_default=False)
     ] = None,
@@ -85,7 +90,7 @@ def enqueue(
     if source is not None:
         _refuse_with_file(
             {"--json": payload, "--key": key, "--replace": replace or None, "--delay": delay, "--at": at}
-            | {"--expires": expires, "--headers": headers, "--priority": priority}
+            | {"--expires": expires, "--headers": headers, "--priority": priority, "--order": order}
         )
         _many(dsn, schema, source, Given(kind, kind_version, queue), as_json)
     elif kind is None:
@@ -100,12 +105,13 @@ def enqueue(
             expires=expiry(expires),
             priority=5 if priority is None else priority,
             headers=headers,
+            order=order,
         )
         _one(dsn, schema, job, Given(kind, kind_version, queue), as_json)
 
 
 def _one(dsn: str | None, schema: str | None, job: NewJob, given: Given, as_json: bool) -> None:
-    from tenure.offer import refusal
+    from tenure.offer import accept, refusal
     from tenure.registered import find
     from tenure.store.protocol import ListKinds
 
@@ -113,7 +119,7 @@ def _one(dsn: str | None, schema: str | None, job: NewJob, given: Given, as_json
         kind = find(app.store.run(ListKinds()), given.kind or "", given.version)
         kind.check(job.payload)
         op = kind.accept([job], max_bytes=app.payload_limit, queue=given.queue)
-        [accepted] = app.store.run(op)
+        [accepted] = accept(app.store, op, app.refusals)
     if refused := refusal(op, job, accepted):
         raise refused
     told = {"id": accepted.id, "answer": accepted.answer, "state": accepted.state, "queue": op.queue}

@@ -47,6 +47,7 @@ def list_jobs(
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(help="With this idempotency key.", show_default=False)] = None,
+    order: Annotated[str | None, typer.Option(help="With this ordering key.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=10_000)] = 50,
     before: Annotated[
         int | None, typer.Option(help="The next page: before this seq.", show_default=False, min=0, max=2**63 - 1)
@@ -59,14 +60,16 @@ def list_jobs(
     from tenure.cli import records
     from tenure.store.protocol import ListJobs
 
-    op = ListJobs(queue=queue, kind=kind, state=state, key=key, before=before, limit=limit)
+    op = ListJobs(queue=queue, kind=kind, state=state, key=key, order_key=order, before=before, limit=limit)
     with opened(dsn, schema) as tenure:
         found = tenure.store.run(op)
     if as_json:
         for record in found:
             show.json_line(records.as_dict(record))
     elif found:
-        show.table(records.COLUMNS, map(records.row, found), least=records.LEAST)
+        ordered = any(record.order_key is not None for record in found)
+        columns = (*records.COLUMNS, "order") if ordered else records.COLUMNS
+        show.table(columns, [records.row(record, ordered=ordered) for record in found], least=records.LEAST)
         if len(found) == limit:
             show.note(f"More: --before {found[-1].seq}")
     else:

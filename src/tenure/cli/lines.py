@@ -23,7 +23,7 @@ from tenure.policy import duration
 LONGEST = 4 * 1024 * 1024
 """Bytes of the longest line that is looked at."""
 
-_MEMBERS = ("kind", "args", "key", "replace", "delay", "at", "expires", "priority", "queue", "headers")
+_MEMBERS = ("kind", "args", "key", "replace", "delay", "at", "expires", "priority", "queue", "headers", "order")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -92,6 +92,7 @@ def parsed(line: Line) -> Offer:
             expires=_expiry(values),
             priority=_whole(values, "priority", 5),
             headers=members["headers"].text if "headers" in values else None,
+            order=_text(values, "order"),
         ),
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tenure.cli import show
+from tenure.cli.bound import bound_told, given_bound
 from tenure.cli.common import AsJson, Dsn, Schema, group, opened
 from tenure.cli.failures import Exit
 from tenure.errors import ConfigError, UnknownKind
@@ -14,14 +16,26 @@ from tenure.errors import ConfigError, UnknownKind
 if TYPE_CHECKING:
     from tenure.store.protocol import KindRow, QueueRow, QueueStatus
 
-queue_app = group("Look at queues, pause them, let them go on, set owner, promise and retention.")
+queue_app = group("Look at queues, pause, drain and move them, set owner, promise, retention and how much they hold.")
 kind_app = group("Look at kinds, and override what they declare.")
 
 _RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
-_SETTINGS = ("queue", "paused", "owner", "slo", "retention")
+_SETTINGS = (
+    *("queue", "paused", "owner", "slo", "retention", "draining", "bound", "when full"),
+    *("retry", "dead", "scheduled"),
+)
+_ORDER = ("order_retry", "order_dead", "order_scheduled")
 _OPERABLE = ("max_attempts", "lease", "key_ttl")
+
+
+class Behind(StrEnum):
+    """What jobs do behind one of their ordering key; none resets."""
+
+    BLOCK = "block"
+    SKIP = "skip"
+    NONE = "none"
 
 
 def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
@@ -44,7 +58,22 @@ def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> N
         show.note("There are no queues yet.")
 
 
-@queue_app.command("set", epilog="Example: tenure queue set mail --owner team-mail --slo 30s --retention 7")
+SET_EXAMPLES = """Examples:
+
+tenure queue set mail --owner team-mail --slo 30s --retention 7
+
+tenure queue set mail --max-depth 100000
+
+tenure queue set mail --max-depth 100000 --max-bytes 500000000 --when-full wait --wait-limit 10s
+
+tenure queue set mail --max-depth 100000 --when-full shed --shed oldest
+
+tenure queue set mail --max-depth none
+
+tenure queue set accounts --order-dead block"""
+
+
+@queue_app.command("set", epilog=SET_EXAMPLES)
 def set_queue(
     name: Annotated[str, typer.Argument(help="The queue; it is made if it is not there.", show_default=False)],
     owner: Annotated[str | None, typer.Option(help="Who answers for it; none resets.", show_default=False)] = None,
@@ -57,14 +86,48 @@ def set_queue(
     paused: Annotated[
         bool | None, typer.Option("--paused/--no-paused", help="Whether jobs are left alone.", show_default=False)
     ] = None,
+    max_depth: Annotated[
+        str | None, typer.Option(help="Most jobs that may wait; none: any number.", show_default=False)
+    ] = None,
+    max_bytes: Annotated[
+        str | None, typer.Option(help="Most bytes their payloads may take; none: any number.", show_default=False)
+    ] = None,
+    when_full: Annotated[
+        str | None,
+        typer.Option(help="What becomes of new jobs then: reject, wait, or shed others.", show_default="reject"),
+    ] = None,
+    wait_limit: Annotated[str | None, typer.Option(help="Longest wait of a producer: 10s.", show_default="30s")] = None,
+    shed: Annotated[
+        str | None,
+        typer.Option(help="Of the lowest priority which are dropped: oldest or newest.", show_default="oldest"),
+    ] = None,
+    exact: Annotated[
+        bool | None,
+        typer.Option("--exact/--no-exact", help="Never one more, for a price: see the docs.", show_default=False),
+    ] = None,
+    order_retry: Annotated[
+        Behind | None,
+        typer.Option(
+            help="What jobs do behind one of their ordering key that waits for its retry.", show_default="block"
+        ),
+    ] = None,
+    order_dead: Annotated[Behind | None, typer.Option(help="And behind one that is dead.", show_default="skip")] = None,
+    order_scheduled: Annotated[
+        Behind | None, typer.Option(help="And behind one that is scheduled.", show_default="skip")
+    ] = None,
     as_json: AsJson = False,
     dsn: Dsn = None,
     schema: Schema = None,
 ) -> None:
-    """Change settings of a queue; those that are not named stay as they are."""
+    """Change settings of a queue; those that are not named stay as they are.
+
+    A bound counts what waits: due, scheduled, or behind a gate. What comes back (a retry, a redrive) is never refused. A
+    setting that contradicts another is refused.
+    """
+    from tenure.bounds import merged
     from tenure.names import checked_name
     from tenure.offer import wait
-    from tenure.store.protocol import SetQueue
+    from tenure.store.protocol import ListQueues, SetQueue
 
     values: dict[str, Any] = {}
     if owner is not None:
@@ -75,15 +138,25 @@ def set_queue(
         values["retention"] = None if retention == _RESET else _days(retention)
     if paused is not None:
         values["paused"] = paused
-    if not values:
-        raise typer.BadParameter("Say what to set: --owner, --slo, --retention, --paused or --no-paused.")
-    op = SetQueue(checked_name("queue", name), values)
+    for setting, behind in zip(_ORDER, (order_retry, order_dead, order_scheduled), strict=True):
+        if behind is not None:
+            values[setting] = None if behind is Behind.NONE else behind.value
+    bound = given_bound(max_depth, max_bytes, when_full, wait_limit, shed, exact)
+    if not values and not bound:
+        raise typer.BadParameter(
+            "Say what to set: --owner, --slo, --retention, --paused, --max-depth, --order-dead ..."
+        )
+    checked_name("queue", name)
     with opened(dsn, schema) as app:
-        row = app.store.run(op)
+        if bound:
+            now = next((row._asdict() for row in app.store.run(ListQueues()) if row.name == name), {})
+            values |= merged(now, bound)
+        row = app.store.run(SetQueue(name, values))
     if as_json:
         show.json_line(row._asdict())
     else:
-        show.details(row._asdict() | {"slo": show.span(row.slo)})
+        shown = row._asdict() | {"slo": show.span(row.slo), "wait_limit": show.span(row.wait_limit)}
+        show.details({key: value for key, value in shown.items() if value is not False or key == "paused"})
 
 
 @queue_app.command("list", epilog="Example: tenure queue list --json")
@@ -97,7 +170,8 @@ def list_queues(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None)
         for queue in queues:
             show.json_line(queue._asdict())
     elif queues:
-        show.table(_SETTINGS, map(_settings_row, queues), least=("owner", "slo", "retention"))
+        least = ("scheduled", "dead", "retry", "owner", "slo", "retention", "when full", "draining")
+        show.table(_SETTINGS, map(_settings_row, queues), least=least)
     else:
         show.note("There are no queues yet.")
 
@@ -121,7 +195,7 @@ def pause(
 def resume(
     names: Names = None, all_: All = False, as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None
 ) -> None:
-    """Have workers take the jobs of paused queues again."""
+    """Have workers take the jobs of paused queues again, and producers put new ones into queues that were drained."""
     _pause(names, all_, False, as_json, dsn, schema)
 
 
@@ -129,25 +203,40 @@ def _pause(
     names: list[str] | None, everything: bool, paused: bool, as_json: bool, dsn: str | None, schema: str | None
 ) -> None:
     """Print what became of each queue; one that is not there is a failure."""
-    from tenure.names import checked_name
-    from tenure.store.protocol import PauseIfRestored, PauseQueues
+    from tenure.store.protocol import DrainQueues, PauseIfRestored, PauseQueues
 
-    if names and everything:
-        raise typer.BadParameter("Name queues or say --all, and not both.")
-    if not names and not everything:
-        raise typer.BadParameter("Name queues, or say --all.")
-    meant = None if everything else [checked_name("queue", name) for name in dict.fromkeys(names or ())]
+    meant = meant_by(names, everything)
     with opened(dsn, schema) as app:
         if not paused and (stopped := app.store.run(PauseIfRestored())):
             # No worker has been here since: the queues go on by this decision, and not because nobody had looked.
             show.note(f"These jobs were restored from elsewhere: every queue is paused ({', '.join(stopped)}).")
         changed = app.store.run(PauseQueues(meant, paused))
+        if not paused:
+            drained = app.store.run(DrainQueues(meant, draining=False))
+            changed = {name: changed.get(name, False) or drained[name] for name in drained}
     word = "paused" if paused else "resumed"
     told = {
         name: word if changed[name] else f"{'paused' if paused else 'not paused'} already" for name in sorted(changed)
     }
     unknown = [name for name in meant or () if name not in changed]
-    told |= dict.fromkeys(unknown, "unknown")
+    print_answers(told | dict.fromkeys(unknown, "unknown"), as_json)
+    if unknown:
+        raise typer.Exit(Exit.REFUSED)
+
+
+def meant_by(names: list[str] | None, everything: bool) -> list[str] | None:
+    """Which queues somebody means; None for all."""
+    from tenure.names import checked_name
+
+    if names and everything:
+        raise typer.BadParameter("Name queues or say --all, and not both.")
+    if not names and not everything:
+        raise typer.BadParameter("Name queues, or say --all.")
+    return None if everything else [checked_name("queue", name) for name in dict.fromkeys(names or ())]
+
+
+def print_answers(told: dict[str, str], as_json: bool) -> None:
+    """What became of each queue."""
     if as_json:
         for name, answer in told.items():
             show.json_line({"queue": name, "answer": answer})
@@ -155,8 +244,6 @@ def _pause(
         show.table(["queue", "answer"], list(told.items()))
     else:
         show.note("There are no queues yet.")
-    if unknown:
-        raise typer.Exit(Exit.REFUSED)
 
 
 @kind_app.command("list", epilog="Example: tenure kind list --json")
@@ -208,7 +295,18 @@ def _status_row(queue: QueueStatus) -> tuple[object, ...]:
 
 
 def _settings_row(queue: QueueRow) -> tuple[object, ...]:
-    return (queue.name, queue.paused, queue.owner, show.span(queue.slo), queue.retention)
+    return (
+        queue.name,
+        queue.paused,
+        queue.owner,
+        show.span(queue.slo),
+        queue.retention,
+        queue.draining,
+        *bound_told(queue),
+        queue.order_retry,
+        queue.order_dead,
+        queue.order_scheduled,
+    )
 
 
 def _days(text: str) -> int:

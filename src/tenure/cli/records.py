@@ -13,15 +13,16 @@ from tenure.store.protocol import KeyRecord
 _TEXTS = ("payload", "headers", "history", "result")
 
 COLUMNS = ("id", "queue", "kind", "state", "priority", "attempts", "available", "key")
-LEAST = ("available", "priority", "attempts", "key", "queue")
+LEAST = ("available", "priority", "attempts", "key", "order", "queue")
 DEAD_COLUMNS = ("id", "queue", "kind", "reason", "error", "attempts", "redrives", "died")
 DEAD_LEAST = ("redrives", "attempts", "died", "queue")
 
 
-def row(record: Record) -> tuple[object, ...]:
-    """A line of ``jobs list``."""
+def row(record: Record, *, ordered: bool = False) -> tuple[object, ...]:
+    """A line of ``jobs list``; where there are any, with the ordering key."""
     state = f"{record.state} ({record.reason})" if record.reason else record.state
     state = f"{state}, asked to cancel" if record.cancel else state
+    state = f"{state}, gate: {record.gate}" if record.gate else state
     return (
         record.id,
         record.queue,
@@ -31,6 +32,7 @@ def row(record: Record) -> tuple[object, ...]:
         _attempts(record),
         record.available_at,
         record.key,
+        *([record.order_key] if ordered else []),
     )
 
 
@@ -69,6 +71,7 @@ def page(record: Record) -> None:
             "kind": f"{record.kind} v{record.version}",
             "state": f"{record.state} ({record.reason})" if record.reason else record.state,
             "key": record.key,
+            "order": f"{record.order_key}, jobs behind it wait" if record.blocks else record.order_key,
             "priority": record.priority,
             "attempts": f"{_attempts(record)}, claimed {record.claims} times",
             "deferrals": record.deferrals or None,
@@ -76,7 +79,9 @@ def page(record: Record) -> None:
             "redrives": record.redrives or None,
             "suspect": record.suspect or None,
             "cancel": "asked" if record.cancel else None,
-            "gate": record.gate,
+            "gate": f"{record.gate}: it waits for others of its ordering key"
+            if record.gate == "order"
+            else record.gate,
             "accepted": record.accepted_at,
             "available": record.available_at,
             "first claimed": record.first_claimed_at,

@@ -24,6 +24,9 @@ Ask = Callable[[Op[Any]], Script[Any]]
 CERTAIN_TTL: Final = 60.0
 """A key that is held for so long after its job's end, seconds, is there when a lost answer is looked for."""
 
+_NOT_THERE: Final = ("new", "full", "draining")
+"""What is answered for a job that is not there; it may have been, and have ended."""
+
 DEADLOCK: Final = "40P01"
 RERUNS: Final = 3
 """How often a statement is said again that was given up to end a deadlock."""
@@ -117,13 +120,13 @@ def accepting_again(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     All jobs are accepted again under the same ids, which waits for a try that is still committing, and finds the jobs that
     live; and then, with a new snapshot, those are looked for that have ended meanwhile. What the earlier try has accepted
     is not accepted a second time: the transaction is rolled back, and begun anew without it. What it had not come to is
-    accepted now.
+    accepted now. One without a key that has been moved would not be found in its queue, so it is looked for before.
 
     Raises:
         OutcomeUnknown: jobs may have run and left no trace, in a queue that keeps nothing; or a job that was to be replaced
             has been claimed since.
     """
-    stood: dict[UUID, Accepted] = {}
+    stood = yield from _there(op, ask)
     while jobs := [job for job in op.jobs if job.id not in stood]:
         yield _BEGIN
         try:
@@ -141,6 +144,17 @@ def accepting_again(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     return _in_order(op, stood)
 
 
+def _there(op: Accept, ask: Ask) -> Script[dict[UUID, Accepted]]:
+    """The jobs without a key that are somewhere already."""
+    ids = [job.id for job in op.jobs if job.key is None]
+    where = (yield from ask(Follow(op.queue, ids))) if ids else {}
+    return {
+        id: Accepted(id, "new", State(found.state), found.result, None, None)
+        for id, found in where.items()
+        if found.state is not None
+    }
+
+
 def _standing(
     op: Accept, answered: Sequence[tuple[NewJob, Accepted]], where: dict[UUID, Whereabouts], *, some: bool
 ) -> dict[UUID, Accepted]:
@@ -151,17 +165,19 @@ def _standing(
             kept="It may have been replaced before that, or not.",
             hint="Look at the job: tenure jobs show ID",
         )
-    ours = [(job, told) for job, told in answered if told.id == job.id and told.answer in ("new", "same")]
+    ours = [(job, told) for job, told in answered if told.id == job.id and told.answer in ("same", *_NOT_THERE)]
     ended = {
-        job.id: told._replace(answer="new", state=State(str(where[job.id].state)), result=where[job.id].result)
+        job.id: told._replace(
+            answer="new", state=State(str(where[job.id].state)), result=where[job.id].result, room=None
+        )
         for job, told in ours
-        if told.answer == "new" and _has_ended(where[job.id])
+        if told.answer in _NOT_THERE and _has_ended(where[job.id])
     }
     some = some or bool(ended) or any(told.answer == "same" for _, told in ours)
     untraced = {
         job.id: told
         for job, told in ours
-        if told.answer == "new" and job.id not in ended and not where[job.id].kept and not _certain(op, job)
+        if told.answer in _NOT_THERE and job.id not in ended and not where[job.id].kept and not _certain(op, job)
     }
     if any(job.key is not None or not some for job, _ in ours if job.id in untraced):
         raise OutcomeUnknown(

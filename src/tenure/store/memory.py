@@ -22,14 +22,19 @@ from functools import singledispatchmethod
 from typing import Any, Literal, Protocol, TypeVar, cast
 from uuid import UUID
 
+from tenure.bounds import refused_for
 from tenure.errors import InvalidPayload
 from tenure.job import Accepted, CancelReason, DeadReason, Job, NewJob, Record, State
 from tenure.store import protocol as ops
 from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
+from tenure.store.memory_bounds import SHED, room
 from tenure.store.memory_rows import Effect, Key, Row, over, under
 
 T = TypeVar("T")
+
+ORDER = "order"
+"""The gate of those that wait for others of their ordering key."""
 
 RETENTION_DAYS = 7
 """How long ended jobs are kept when their queue does not say."""
@@ -107,10 +112,29 @@ class MemoryStore:
             jobs = [new._replace(payload=jsonb_text(new.payload), headers=_stored(new.headers)) for new in op.jobs]
         except ValueError as error:
             raise InvalidPayload(f"PostgreSQL could not keep this payload: {error}.") from error
-        return [self._accept_or_replace(op, new) for new in jobs]
+        room = self._room(op, jobs)
+        return [self._accept_or_replace(op, new, room) for new in jobs]
 
-    def _accept_or_replace(self, op: ops.Accept, new: NewJob) -> Accepted:
-        told = self._accept_one(op, new)
+    def _room(self, op: ops.Accept, jobs: Sequence[NewJob]) -> str | None:
+        """Why there is no room for all that are new, or None; makes room where the queue says so."""
+        queue = self._queue(op.queue)
+        if queue.when_full is None and not queue.draining:
+            return None
+        new = {
+            job.key or job.id: job
+            for job in reversed(jobs)
+            if len(job.payload.encode()) <= op.max_bytes
+            and not self._find(job.id)
+            and (job.key is None or not self._held(op.queue, job.key))
+        }
+        return room(queue, list(new.values()), list(self._hot(op.queue, State.PENDING)), self._shed) if new else None
+
+    def _shed(self, row: Row) -> None:
+        row.remember(self._at, json.dumps({"class": "shed", "type": "Shed", "message": SHED}))
+        self._end(row, State.DEAD, "shed")
+
+    def _accept_or_replace(self, op: ops.Accept, new: NewJob, room: str | None) -> Accepted:
+        told = self._accept_one(op, new, room)
         if not new.replace or told.id == new.id or told.answer not in ("same", "conflict"):
             return told
         changes = ops.Replace(op.queue, op.kind, op.version, op.fingerprint_kind, [new._replace(id=told.id)])
@@ -123,7 +147,8 @@ class MemoryStore:
             row, held = self.hot.get(new.id), self._keys.get((op.queue, new.key or ""))
             if row is None or held is None or held.job_id != new.id or row.key != new.key or row.queue != op.queue:
                 continue
-            if row.state is State.PENDING and not row.claims and row.kind in self._names(op):
+            alike = row.kind in self._names(op) and row.order_key == new.order_key
+            if row.state is State.PENDING and not row.claims and alike:
                 row.payload, row.headers, row.version = jsonb_text(new.payload), _stored(new.headers), op.version
                 row.available_at = max(self._at, new.at or self._later(new.delay))
                 row.expires_at = new.expires_at or (None if new.expires_in is None else self._later(new.expires_in))
@@ -136,7 +161,7 @@ class MemoryStore:
         elder = {alias for row in self._kinds.values() if row.name == op.kind for alias in row.aliases}
         return {op.kind, op.fingerprint_kind, *elder}
 
-    def _accept_one(self, op: ops.Accept, new: NewJob) -> Accepted:
+    def _accept_one(self, op: ops.Accept, new: NewJob, room: str | None) -> Accepted:
         given = _fingerprint(op.fingerprint_kind, new.payload) if new.key is not None else None
         if len(new.payload.encode()) > op.max_bytes:
             return Accepted(new.id, "too_large", State.PENDING, None, None, given)
@@ -144,9 +169,11 @@ class MemoryStore:
             return Accepted(new.id, "no_result", State.PENDING, None, None, given)
         if known := self._find(new.id):
             return Accepted(new.id, "same", known.state, known.result, given, given)
+        if new.key is not None and (held := self._held(op.queue, new.key)) and given is not None:
+            return self._held_answer(held, given)
+        if room is not None:
+            return refused_for(new, room)._replace(given=given)
         if new.key is not None and given is not None:
-            if held := self._held(op.queue, new.key):
-                return self._held_answer(held, given)
             self._keys[op.queue, new.key] = Key(new.id, op.kind, given, self._operator(op.kind, "key_ttl", op.key_ttl))
         self.hot[new.id] = self._new_row(op, new)
         return Accepted(new.id, "new", State.PENDING, None, given, given)
@@ -183,6 +210,8 @@ class MemoryStore:
             accepted_at=self._at,
             available_at=max(self._at, new.at or self._later(new.delay)),
             expires_at=new.expires_at or (None if new.expires_in is None else self._later(new.expires_in)),
+            gate=ORDER if new.order_key is not None else None,
+            order_key=new.order_key,
         )
 
     @_do.register
@@ -279,6 +308,7 @@ class MemoryStore:
     def _complete(self, op: ops.Complete) -> dict[UUID, ops.Settlement]:
         def done(row: Row, item: ops.Completion) -> None:
             self._end(row, State.DONE, result=_stored(item.result), settled=item.token)
+            self._hand_over(row)
 
         return self._settle(op.queue, op.items, done, wins_over_cancel=True)
 
@@ -289,6 +319,7 @@ class MemoryStore:
             row.deaths = row.deaths + 1 if item.death else row.deaths if item.keeps else 0
             row.expiries = row.expiries if item.keeps else 0
             self._return(row, item.delay)
+            self._let_pass(row)
 
         return self._settle(op.queue, op.items, retry, guard=lambda row: row.attempts < row.max_attempts)
 
@@ -300,6 +331,7 @@ class MemoryStore:
             row.deferrals += 1
             row.deaths, row.expiries, row.suspect = 0, 0, False
             self._return(row, item.delay)
+            self._let_pass(row)
 
         return self._settle(op.queue, op.items, defer)
 
@@ -316,6 +348,7 @@ class MemoryStore:
     def _bury(self, op: ops.Bury) -> dict[UUID, ops.Settlement]:
         def bury(row: Row, item: ops.Given) -> None:
             self._end(row, State.DEAD, item.reason, settled=item.token)
+            self._hand_over(row)
 
         return self._settle(op.queue, op.items, bury)
 
@@ -412,7 +445,8 @@ class MemoryStore:
         _refuse_unkeepable(op.items, "payload")
         moved = []
         for item in op.items:
-            if (row := self.dead.get(item.id)) and row.queue == op.queue:
+            row = self.dead.get(item.id)
+            if row and row.queue == op.queue and (row.order_key is None or row.blocks or item.out_of_order):
                 self._revive(self.dead.pop(item.id), item)
                 moved.append(item.id)
         return moved
@@ -426,6 +460,7 @@ class MemoryStore:
         row.suspect = row.reason == "poison"
         row.first_claimed_at = None if item.may_duplicate else row.first_claimed_at
         row.reason = row.ended_at = row.settled = row.expires_at = row.claimed_at = row.worker = None
+        row.blocks, row.gate = False, None if row.order_key is None else ORDER
         self.hot[row.id] = row
         self._return(row, item.delay)
         if held := self._key_of(row):
@@ -435,12 +470,13 @@ class MemoryStore:
     def _discard(self, op: ops.Discard) -> list[UUID]:
         rows = [row for id in dict.fromkeys(op.ids) if (row := self.dead.get(id)) and row.queue == op.queue]
         for row in rows:
+            row.blocks = False
             self._end(row, State.CANCELLED, "discarded", settled=row.settled)
         return [row.id for row in rows]
 
     @_do.register
     def _list_jobs(self, op: ops.ListJobs) -> list[Record]:
-        wanted = {"queue": op.queue, "kind": op.kind, "state": op.state, "key": op.key}
+        wanted = {"queue": op.queue, "kind": op.kind, "state": op.state, "key": op.key, "order_key": op.order_key}
         rows = [row for row in (*self.hot.values(), *self.archive.values()) if row.matches(wanted)]
         older = [row for row in rows if op.before is None or row.seq < op.before]
         older.sort(key=lambda row: -row.seq)
@@ -513,9 +549,68 @@ class MemoryStore:
             self._end(row, State.CANCELLED, "asked")
         elif row.attempts >= row.max_attempts:
             self._end(row, State.DEAD, "exhausted")
+            self._hand_over(row)
         else:
             self._return(row)
         return row.state.value
+
+    # ------------------------------------------------------------------------------------------------ ordering keys
+
+    @_do.register
+    def _promote(self, op: ops.Promote) -> ops.Promoted:
+        waiting = [row for row in self._hot(op.queue, State.PENDING) if row.gate == ORDER]
+        firsts = {row.order_key: row for row in sorted(waiting, key=lambda row: -row.seq)}
+        for row in firsts.values():
+            self._put_back(row)
+        admitted = sum(self._admit_next(row) for row in firsts.values() if self._head(row) is None)
+        return ops.Promoted(len(waiting), admitted, more=False)
+
+    def _put_back(self, row: Row) -> None:
+        """One that was admitted and has been put off does not hold up those behind it, unless the queue says so."""
+        head, queue = self._head(row), self._queue(row.queue)
+        if head and head.state is State.PENDING and head.available_at > self._at:
+            blocks = queue.order_retry if head.claims else queue.order_scheduled
+            head.gate = None if blocks == "block" else ORDER
+
+    def _hand_over(self, row: Row) -> None:
+        """Admit the next one of its ordering key."""
+        if row.order_key is not None:
+            self._admit_next(row)
+
+    def _let_pass(self, row: Row) -> None:
+        """Behind the gate again, where the queue says so, and the next one is admitted; that may be itself."""
+        if row.order_key is not None and self._queue(row.queue).order_retry == "skip":
+            row.gate = ORDER
+            self._hand_over(row)
+
+    def _admit_next(self, row: Row) -> bool:
+        """Admit the next one of this one's ordering key; whether there was one."""
+        queue = self._queue(row.queue)
+
+        def counts(one: Row) -> bool:
+            strict = queue.order_scheduled == "block" and not (one.claims and queue.order_retry == "skip")
+            return one.gate == ORDER and (strict or one.available_at <= self._at)
+
+        waiting = [one for one in self._of_key(row) if counts(one)]
+        first = min(waiting, key=lambda one: one.seq, default=None)
+        if first is None or first.available_at > self._at or self._blocked(row):
+            return False
+        first.gate, first.available_at = None, self._at
+        return True
+
+    def _of_key(self, row: Row) -> list[Row]:
+        """The live ones of its ordering key."""
+        return [one for one in self._hot(row.queue) if one.order_key == row.order_key]
+
+    def _head(self, row: Row) -> Row | None:
+        """The one of its ordering key that is admitted or runs."""
+        return next((one for one in self._of_key(row) if one.gate is None), None)
+
+    def _blocked(self, row: Row) -> bool:
+        """Whether its ordering key waits for a dead letter."""
+        return any(
+            one.blocks and (one.queue, one.order_key) == (row.queue, row.order_key) for one in self.dead.values()
+        )
 
     @_do.register
     def _prune(self, op: ops.Prune) -> ops.Pruned:
@@ -542,10 +637,19 @@ class MemoryStore:
     @_do.register
     def _waiting(self, op: ops.Waiting) -> ops.Remaining:
         paused = self._queue(op.queue).paused
-        rows = [row for row in self._hot(op.queue) if row.gate is None and row.known_to(op.known)]
+        known = [row for row in self._hot(op.queue) if row.known_to(op.known)]
+        rows = [row for row in known if row.gate is None]
+        behind = [] if paused else [row for row in known if row.gate is not None and not self._blocked(row)]
         running = sum(row.state is State.RUNNING for row in rows)
         due = 0 if paused else sum(self._due(row) for row in rows)
-        return ops.Remaining(running + due, 0 if paused else len(rows) - running - due)
+        soon = sum(row.available_at <= self._at and self._goes_on(row, op.known) for row in behind)
+        later = len(behind) - soon + (0 if paused else len(rows) - running - due)
+        return ops.Remaining(running + due + soon, later)
+
+    def _goes_on(self, row: Row, known: Sequence[ops.Known]) -> bool:
+        """Whether the one that a gated job waits for runs or may, as far as somebody who knows these kinds can tell."""
+        head = self._head(row)
+        return head is None or head.state is State.RUNNING or (self._due(head) and head.known_to(known))
 
     # ------------------------------------------------------------------------------------- kinds, queues and workers
 
@@ -583,7 +687,11 @@ class MemoryStore:
 
     @_do.register
     def _set_queue(self, op: ops.SetQueue) -> ops.QueueRow:
-        self._queues[op.name] = self._queue(op.name)._replace(**op.values)
+        defaults = ops.QueueRow._field_defaults
+        values: dict[str, Any] = {
+            name: defaults.get(name) if value is None else value for name, value in op.values.items()
+        }
+        self._queues[op.name] = self._queue(op.name)._replace(**values)
         return self._queues[op.name]
 
     @_do.register
@@ -599,6 +707,37 @@ class MemoryStore:
             if changed[name]:
                 self._queues[name] = self._queue(name)._replace(paused=op.paused)
         return changed
+
+    @_do.register
+    def _drain_queues(self, op: ops.DrainQueues) -> dict[str, bool]:
+        known = self._queues.keys() | {row.queue for row in self.hot.values()}
+        meant = known if op.queues is None else known.intersection(op.queues)
+        changed = {name: self._queue(name).draining is not op.draining for name in sorted(meant)}
+        for name in meant:
+            if changed[name]:
+                self._queues[name] = self._queue(name)._replace(draining=op.draining)
+        return changed
+
+    @_do.register(ops.Move)
+    @_do.register(ops.MoveSuspects)
+    def _move(self, op: ops.Move | ops.MoveSuspects) -> list[ops.Moved]:
+        suspects = isinstance(op, ops.MoveSuspects)
+        rows = [
+            row
+            for row in self._hot(op.queue, State.PENDING)
+            if row.gate is None and row.order_key is None and row.suspect is suspects and op.kind in (None, row.kind)
+        ]
+        places = sorted((0 if suspects else row.priority, row.available_at, row.seq, row) for row in rows)
+        if op.after_at is not None and op.after_seq is not None:
+            after = (op.after_priority or 0 if isinstance(op, ops.Move) else 0, op.after_at, op.after_seq)
+            places = [place for place in places if place[:3] > after]
+        for *_, row in places[: op.limit]:
+            row.queue = op.to
+        return [ops.Moved(row.id, row.priority, row.available_at, row.seq) for *_, row in places[: op.limit]]
+
+    @_do.register
+    def _measure(self, op: ops.Measure) -> bool:
+        return self._queue(op.queue).when_full is not None
 
     @_do.register
     def _pause_if_restored(self, _op: ops.PauseIfRestored) -> None:
@@ -666,6 +805,7 @@ class MemoryStore:
         row.gate = row.token = row.lease_until = None
         row.ended_at = self._at
         if state is State.DEAD:
+            row.blocks = row.order_key is not None and self._queue(row.queue).order_dead == "block"
             self.dead[row.id] = row
         elif self._queue(row.queue).retention != 0:
             self.archive[row.id] = row

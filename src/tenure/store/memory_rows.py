@@ -51,6 +51,8 @@ class Row:
     suspect: bool = False
     cancel: bool = False
     gate: str | None = None
+    order_key: str | None = None
+    blocks: bool = False
     token: UUID | None = None
     worker: UUID | None = None
     lease: float = 0.0

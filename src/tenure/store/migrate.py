@@ -18,7 +18,7 @@ from psycopg import Connection, sql
 
 from tenure.errors import SchemaMismatch
 from tenure.faultpoints import point
-from tenure.store.statements import FUNCTIONS, function, in_schema, schema_name
+from tenure.store.statements import DEFINERS, FUNCTIONS, function, in_schema, schema_name
 
 
 class Migration(NamedTuple):
@@ -114,9 +114,26 @@ def _make_functions(conn: Connection, schema: str) -> None:
         "select p.proname, p.prosrc from pg_proc p join pg_namespace n on n.oid = p.pronamespace where n.nspname = %s",
         [schema],
     ).fetchall()
-    for made in (function(name, schema) for name in FUNCTIONS):
+    for made in (function(name, schema) for name in (*DEFINERS, *FUNCTIONS)):
         if not any(name == made.name and made.digest in body and body in made.text for name, body in there):
             conn.execute(made.text)
+            if made.name in DEFINERS:
+                _make_owners(conn, schema, made.name)
+
+
+def _make_owners(conn: Connection, schema: str, name: str) -> None:
+    """Give a function that runs with its owner's rights to the owner of the tables, and let nobody call it unasked."""
+    found = conn.execute(
+        in_schema(
+            "select p.oid::regprocedure::text, c.relowner::regrole::text from pg_proc p join pg_class c"
+            " on c.relnamespace = p.pronamespace where c.oid = 'tenure.jobs'::regclass and p.proname = %s",
+            schema,
+        ),
+        [name],
+    ).fetchall()
+    for procedure, owner in found:
+        conn.execute(f"alter function {procedure} owner to {owner}".encode())
+        conn.execute(f"revoke all on function {procedure} from public".encode())
 
 
 def _applied(conn: Connection, schema: str) -> dict[int, bool]:

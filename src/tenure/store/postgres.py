@@ -76,6 +76,7 @@ class PostgresStore:
     ) -> None:
         self.dsn = dsn
         self.schema = schema_name(schema)
+        self.front: Callable[[str], str | None] = lambda _queue: None  # of a worker, see tenure.worker.lows
         self._prepare = prepare
         self._patience = patience
         self._sync = Connections(dsn, size, prepare=prepare, patience=patience)
@@ -209,7 +210,10 @@ class PostgresStore:
 
     def statement(self, op: p.Op[Any]) -> Statement:
         """The statement of an operation that has just one, and its values."""
-        return Statement(self._sql(op), _params(op), answers=not isinstance(op, _SILENT))
+        params = _params(op)
+        if isinstance(op, _HANDS_OVER):
+            params["front"] = self.front(op.queue)
+        return Statement(self._sql(op), params, answers=not isinstance(op, _SILENT))
 
     def _alone(self, op: p.Op[T]) -> Script[T]:
         """What is said for it on a connection of our own, where there is no transaction around it."""
@@ -299,6 +303,9 @@ class PostgresStore:
         self._sync.close()
         self._async.drop()
 
+
+_HANDS_OVER = (p.Complete, p.CompleteEffects, p.Retry, p.Throttle, p.Snooze, p.Bury, p.Sweep)
+"""What may admit the next job of an ordering key, and says where it is to stand."""
 
 _SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep)
 """What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
@@ -491,6 +498,7 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.Expire: _ids,
     p.Sweep: lambda _, rows: list(map(p.Swept._make, rows)),
     p.NextExpiry: lambda _, rows: rows[0][0],
+    p.Promote: lambda _, rows: p.Promoted._make(rows[0]) if rows else None,
     p.Now: lambda _, rows: rows[0][0],
     p.Redrive: _ids,
     p.Discard: _ids,
@@ -504,6 +512,10 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.SetQueue: lambda _, rows: p.QueueRow._make(rows[0]),
     p.ListQueues: lambda _, rows: list(map(p.QueueRow._make, rows)),
     p.PauseQueues: _mapping,
+    p.DrainQueues: _mapping,
+    p.Move: lambda _, rows: list(map(p.Moved._make, rows)),
+    p.MoveSuspects: lambda _, rows: list(map(p.Moved._make, rows)),
+    p.Measure: lambda _, rows: bool(rows[0][0]),
     p.PauseIfRestored: lambda _, rows: rows[0][0],
     p.ListMigrations: _mapping,
     p.SeeWorker: _none,

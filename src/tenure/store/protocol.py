@@ -27,6 +27,9 @@ T_co = TypeVar("T_co", covariant=True)
 Settlement = Literal["settled", "cancelled", "lost"]
 """``settled``: as asked. ``cancelled``: it had been asked to cancel and ended so instead. ``lost``: not ours any more."""
 
+Order = Literal["block", "skip"]
+"""What a job does to those behind it: they wait, or they pass."""
+
 Extension = Literal["extended", "cancel", "locked", "lost"]
 """``cancel``: extended, and somebody asked to cancel it. ``locked``: a settlement holds the row; ask again."""
 
@@ -53,8 +56,10 @@ class Store(Protocol):
 @dataclass(frozen=True, slots=True)
 class Accept(Op[list[Accepted]]):
     """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
+    Jobs with an ordering key enter behind its gate, see ``Promote``.
 
-    Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here.
+    Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here. Where
+    the queue is bounded and has no room for all that are new, or drains, none of these is stored.
 
     Args:
         kind: name to store.
@@ -496,6 +501,31 @@ class NextExpiry(Op[float | None]):
     low: datetime | None = None
 
 
+class Promoted(NamedTuple):
+    """How many arrivals were looked at, how many jobs admitted, and whether there is more to look at."""
+
+    looked: int
+    admitted: int
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Promote(Op[Promoted | None]):
+    """Jobs with an ordering key that have arrived: admit the next of each key that has nobody admitted.
+
+    Settlements admit the next of their key themselves; this is for what came while nobody was, or is due now, or whose head
+    has gone otherwise. Of a queue one promotes at a time; None: somebody else is at it.
+
+    Args:
+        limit: arrivals to look at, and as many keys.
+        everything: look at all keys now, also at what was committed late; else that is done now and then, page by page.
+    """
+
+    queue: str
+    limit: int = 1000
+    everything: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Now(Op[datetime]):
     """What time it is by the store's clock, for whoever judges the age of what it keeps."""
@@ -508,6 +538,7 @@ class Revived(NamedTuple):
         delay: seconds until it is available.
         payload, kind, version: replace its own.
         may_duplicate: forget when it was first claimed: what it did in another database may be done again.
+        out_of_order: move it although jobs of its ordering key have not waited for it.
     """
 
     id: UUID
@@ -516,6 +547,7 @@ class Revived(NamedTuple):
     kind: str | None = None
     version: int | None = None
     may_duplicate: bool = False
+    out_of_order: bool = False
 
     def __repr__(self) -> str:
         return quiet(self)
@@ -523,7 +555,10 @@ class Revived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Redrive(Op[list[UUID]]):
-    """dead -> pending: same id, attempts 0, redrives + 1, no expiry; poison starts as a suspect. Answers those it moved."""
+    """dead -> pending: same id, attempts 0, redrives + 1, no expiry; poison starts as a suspect. Answers those it moved.
+
+    One with an ordering key keeps its place; if the jobs behind it did not wait, it is left alone, unless ``out_of_order``.
+    """
 
     queue: str
     items: Sequence[Revived]
@@ -559,6 +594,7 @@ class ListJobs(Op[list[Record]]):
     kind: str | None = None
     state: str | None = None
     key: str | None = None
+    order_key: str | None = None
     before: int | None = None
     limit: int = 50
 
@@ -649,13 +685,34 @@ class SetKind(Op[bool]):
 
 
 class QueueRow(NamedTuple):
-    """A queue's settings; ``slo`` seconds of lag, ``retention`` days ended jobs are kept (0: not at all)."""
+    """A queue's settings; ``slo`` seconds of lag, ``retention`` days ended jobs are kept (0: not at all).
+
+    Args:
+        max_depth, max_bytes: most jobs that may wait, and bytes of their payloads; None: any number. See ``tenure.bounds``.
+        when_full: what becomes of new jobs then: ``reject``, ``wait`` or ``shed``; None where it has no bound.
+        wait_limit: longest wait, seconds.
+        shed: which jobs make room, ``oldest`` or ``newest``.
+        exact: the bound is never exceeded by new jobs.
+        draining: nothing new is accepted.
+        order_retry, order_dead, order_scheduled: whether jobs behind one of their ordering key wait (``block``) or pass
+            (``skip``) while it waits for its retry, when it is dead, and while it is scheduled.
+    """
 
     name: str
     owner: str | None
     slo: float | None
     paused: bool
     retention: int | None
+    max_depth: int | None = None
+    max_bytes: int | None = None
+    when_full: str | None = None
+    wait_limit: float | None = None
+    shed: str | None = None
+    exact: bool = False
+    draining: bool = False
+    order_retry: Order = "block"
+    order_dead: Order = "skip"
+    order_scheduled: Order = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -685,6 +742,72 @@ class PauseQueues(Op[dict[str, bool]]):
 
     queues: Sequence[str] | None
     paused: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DrainQueues(Op[dict[str, bool]]):
+    """Have queues accept nothing new, or accept again. Touches no job: what they hold is run, and a held key is answered.
+    An Accept that is under way may still commit.
+
+    Answers each of the queues that are meant and there (known, or holding jobs), and whether this has changed it.
+
+    Args:
+        queues: which; None for all.
+        draining: False to let them accept again.
+    """
+
+    queues: Sequence[str] | None
+    draining: bool = True
+
+
+class Moved(NamedTuple):
+    """A job that was moved, and where it stood: from there on the next call looks."""
+
+    id: UUID
+    priority: int
+    available_at: datetime
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Op[list[Moved]]):
+    """Put pending jobs into another queue, each by itself: what is locked, gated or not pending stays.
+
+    Answers those it moved. A key stays in the queue where it was accepted, and its row names the new one; the key's dedup
+    rows stay with it. Each job keeps its place by age. Suspects have places of their own, see ``MoveSuspects``.
+
+    Args:
+        to: the other queue, which is not asked whether it has room.
+        kind: of which kind; None: any.
+        after_priority, after_at, after_seq: where to go on: the last one that an earlier call answered.
+    """
+
+    queue: str
+    to: str
+    kind: str | None = None
+    after_priority: int | None = None
+    after_at: datetime | None = None
+    after_seq: int | None = None
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSuspects(Op[list[Moved]]):
+    """The same for suspects, in order of their age."""
+
+    queue: str
+    to: str
+    kind: str | None = None
+    after_at: datetime | None = None
+    after_seq: int | None = None
+    limit: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Measure(Op[bool]):
+    """Count what waits in a bounded queue, unless that was done a moment ago; False where it has no bound."""
+
+    queue: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,19 @@ _VALUE = re.compile(r"%\((\w+)\)s")
 _ARRAY = re.compile(r"(%\(\w+\)s)::(\w+)\[\]")
 _PIECE = re.compile(r"\{([a-z_]+)\}")
 
-FUNCTIONS = ("enqueue_many", "enqueue")
-"""What is kept in the database, in the order in which it is made."""
+DEFINERS = ("fill", "shed", "measure", "admit", "admit_many", "bind")
+"""Functions that run with the rights of the schema's owner, for statements of roles that have fewer."""
+
+_PIECES = ("dead", "failed", "ring")  # fragments that functions share with transitions
+
+FUNCTIONS = ("enqueue_many", "enqueue", "hand_over", "promote")
+"""What is kept in the database beside those, in the order in which it is made."""
 
 # The columns of what has ended, archived or dead, in the order in which they are written.
 _ENDED = (
     "queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims, releases, redrives,"
     " accepted_at, claimed_at, ended_at, expires_at, token, worker, reason, key, key_queue, key_kind, payload, headers,"
-    " history, result, first_claimed_at"
+    " history, result, first_claimed_at, order_key"
 )
 
 
@@ -131,12 +136,15 @@ class Function(NamedTuple):
 def function(name: str, schema: str) -> Function:
     """The function in ``functions/<name>.sql`` for a schema.
 
-    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values.
+    There ``{accept}`` is the statement of that name, with the variables of the block ``args`` for its values; others are
+    fragments.
     """
 
     def piece(match: re.Match[str]) -> str:
         if match[1] == "digest":
             return match[0]
+        if match[1] in _PIECES:
+            return _VALUE.sub(r"args.\1", _expanded(match[0]).rstrip())
         return _VALUE.sub(r"args.\1", _expanded(_read(f"sql/{match[1]}.sql")).rstrip())
 
     text = in_schema(_PIECE.sub(piece, _read(f"functions/{name}.sql")), schema)

@@ -26,7 +26,10 @@ _MICROSECOND = timedelta(microseconds=1)
 _BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)  # no flags, no extension
 _END = struct.pack("!h", -1)
 _NULL = struct.pack("!i", -1)
-_COLUMNS = struct.pack("!h", 11)  # as many as accept_copy.sql names
+_COLUMNS = {
+    False: struct.pack("!h", 11),
+    True: struct.pack("!h", 13),
+}  # as accept_copy.sql and accept_copy_ordered.sql name
 _length = struct.Struct("!i").pack
 _smallint = struct.Struct("!ih").pack
 _bigint = struct.Struct("!iq").pack
@@ -51,16 +54,22 @@ def can_stream(op: Accept) -> bool:
     )
 
 
+def has_order(op: Accept) -> bool:
+    """Whether there are jobs with an ordering key among them: each is then told whether it has one."""
+    return any(job.order_key is not None for job in op.jobs)
+
+
 def _fits(payload: str, max_bytes: int) -> bool:
     """Whether the stored text is within the limit for certain, whatever it is; a character has 4 bytes at the most."""
     return len(payload) * (MOST_GROWTH if payload.isascii() else 4 * MOST_GROWTH) <= max_bytes
 
 
 def blocks(op: Accept, terms: Terms) -> Iterator[bytes]:
-    """The stream, in the order of the columns in accept_copy.sql."""
+    """The stream, in the order of the columns in accept_copy.sql, or in accept_copy_ordered.sql."""
+    ordered = has_order(op)
     alike = b"".join(
         [
-            _COLUMNS,
+            _COLUMNS[ordered],
             _text(op.queue),
             _text(op.kind),
             _smallint(2, op.version),
@@ -97,6 +106,7 @@ def blocks(op: Accept, terms: Terms) -> Iterator[bytes]:
                         placed(job.priority, job.delay, job.at, job.expires_in, job.expires_at),
                         _jsonb(job.payload),
                         _NULL if job.headers is None else _jsonb(job.headers),
+                        _order(job.order_key) if ordered else b"",
                     )
                 )
                 for job in op.jobs[first : first + _BLOCK]
@@ -106,6 +116,11 @@ def blocks(op: Accept, terms: Terms) -> Iterator[bytes]:
 
 
 _ID = _length(16)
+
+
+def _order(key: str | None) -> bytes:
+    """The ordering key and the gate."""
+    return _NULL + _NULL if key is None else _text(key) + _text("order")
 
 
 def _text(text: str) -> bytes:

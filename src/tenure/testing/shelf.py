@@ -12,7 +12,7 @@ from tenure.kind import Kind
 from tenure.names import uuid7
 from tenure.store.memory import MemoryStore
 from tenure.store.memory_rows import Row, over
-from tenure.store.protocol import Claim, Dedup, Expire
+from tenure.store.protocol import Claim, Dedup, Expire, Promote
 
 WORKER = uuid7()
 
@@ -45,6 +45,7 @@ class Shelf(MemoryStore):
         """
         with self._lock:
             self._at = self.now()
+            self._promote_all()
             due = [
                 row
                 for row in self.hot.values()
@@ -61,6 +62,10 @@ class Shelf(MemoryStore):
             op = Claim(row.queue, kind.known(kind.policy.lease), 1, uuid7(), WORKER)
             return Taken(self._take(row, op), kind, op.token)
 
+    def _promote_all(self) -> None:
+        for queue in {row.queue for row in self.hot.values() if row.gate is not None}:
+            self._promote(Promote(queue))
+
     def wait_for(self, moment: datetime) -> None:
         """Let time pass until then, if it has not come."""
         self._ahead += max(timedelta(), moment - self.now())
@@ -73,7 +78,12 @@ class Shelf(MemoryStore):
     def next_at(self) -> datetime | None:
         """When the next job is due; None when none will be."""
         with self._lock:
-            return min((row.available_at for row in self.hot.values() if row.state is State.PENDING), default=None)
+            now = self.now()
+            waiting = [row for row in self.hot.values() if row.state is State.PENDING]
+            # What waits for others of its ordering key and not for time goes on when they do.
+            return min(
+                (row.available_at for row in waiting if row.gate is None or row.available_at > now), default=None
+            )
 
     def expire(self) -> None:
         """End the jobs whose time to be useful is over."""

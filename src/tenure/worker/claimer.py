@@ -16,6 +16,7 @@ import random
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from typing import NamedTuple
@@ -69,6 +70,7 @@ class Claimer:
         queues: which to look into.
         worker: who claims.
         prefetch: jobs claimed ahead; None adapts.
+        rung: called when somebody has told that there is work.
         counts: ``claimed``, ``stragglers``.
         at_length: of ``lows``.
         hint: look behind what was claimed already, see ``lows``.
@@ -87,6 +89,7 @@ class Claimer:
         prefetch: int | None,
         at_length: AtLength,
         hint: bool = True,
+        rung: Callable[[], None] = lambda: None,
     ) -> None:
         self._app = app
         self._store = store
@@ -98,7 +101,8 @@ class Claimer:
         self._prefetch = prefetch
         self.lows = Lows(store, self._lanes_claimed, counts, self.wake, runner.release_unstarted, at_length, on=hint)
         self._woken = asyncio.Event()
-        self._sleep = Sleep(store, queues, self._woken, self.wake, listens=app.pooler is None)
+        self._on_rung = rung
+        self._sleep = Sleep(store, queues, self._woken, self._rung, listens=app.pooler is None)
         self._full = False  # nothing was claimed for want of a slot
         self._crowded = False  # nor, of a child
         self._all_lanes_at = 0.0  # when to look into all of them again
@@ -112,6 +116,14 @@ class Claimer:
         """There may be work: look now, and everywhere."""
         self._all_lanes_at = 0.0
         self._woken.set()
+
+    def look(self) -> None:
+        """There may be jobs to claim: look now, in the ordinary way."""
+        self._woken.set()
+
+    def _rung(self) -> None:
+        self.wake()
+        self._on_rung()
 
     def stop(self) -> None:
         """Claim no more; a claim that is under way is seen through."""

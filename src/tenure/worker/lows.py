@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import time
 from collections import Counter, defaultdict
@@ -77,12 +78,13 @@ class Lane:
     ``lows`` is where claims for free slots begin, ``ahead`` where claims ahead do, which pass over last attempts. Both go
     forward with every claim. What a look finds before ``lows`` stays to be claimed for a slot (``behind``): claims ahead
     move ``lows`` no further until such a claim has looked there. A claim's answer changes nothing that a look has changed
-    since it was sent.
+    since it was sent. ``fronts`` is how far claims have come where they have left jobs behind that are due.
     """
 
     lows: list[Low] = field(default_factory=lambda: list(EVERYTHING))
     ahead: list[Low] = field(default_factory=lambda: list(EVERYTHING))
     behind: set[int] = field(default_factory=set)
+    fronts: dict[int, datetime] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
     full: Pace = field(default_factory=lambda: Pace(share=RARELY))
 
@@ -101,6 +103,12 @@ class Lane:
             sent: where it began.
             limit: most jobs it could have answered.
         """
+        if len(jobs) < limit:
+            self.fronts.clear()
+        else:
+            last = jobs[-1]
+            self.fronts = {priority: at for priority, at in self.fronts.items() if priority > last.priority}
+            self.fronts[last.priority] = last.available_at
         firsts: dict[int, Low] = {}
         for job in jobs:
             if job.priority not in firsts:
@@ -202,6 +210,17 @@ class Lows:
     def lane(self, queue: str, name: str) -> Lane:
         """What is known of a lane."""
         return self._lanes[queue, name] if self._on else Lane()
+
+    def front(self, queue: str) -> str | None:
+        """Where the next job of an ordering key is to stand, so that claims of single jobs find it: JSON for ``hand_over``.
+
+        None where no job has to wait for its turn.
+        """
+        lane = self._lanes.get((queue, "here"))
+        if lane is None or not lane.fronts:
+            return None
+        kinds = [kind.kind for *where, known in self._known() if where == [queue, "here"] for kind in known]
+        return json.dumps({"kinds": kinds, "at": {str(p): at.isoformat() for p, at in lane.fronts.items()}})
 
     def idle(self) -> None:
         """There is nothing else to do: look now, as far as the pace allows."""

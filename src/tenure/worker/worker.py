@@ -36,6 +36,7 @@ from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import LOCK_PATIENCE, Exit, Options
 from tenure.worker.presence import Presence
+from tenure.worker.promoter import Promoter
 from tenure.worker.runner import Runner
 from tenure.worker.settler import Settler
 from tenure.worker.watch import Watch
@@ -102,6 +103,7 @@ class Worker:
             on_room=self._on_room,
             on_stuck=self._on_stuck,
         )
+        self._promoter = Promoter(self._store, self._queues, self.counts, lambda: self._claimer.wake())
         self._claimer = Claimer(
             self._app,
             self._store,
@@ -113,7 +115,9 @@ class Worker:
             prefetch=self._options.prefetch,
             at_length=self._at_length,
             hint=self._options.hint,
+            rung=self._promoter.ring,
         )
+        self._store.front = self._claimer.lows.front
         sign = ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency)
         self._presence = Presence(self._store, sign, self._runner.release_unstarted)
         self._watch = Watch(self._leases, self._runner)
@@ -161,7 +165,7 @@ class Worker:
         )
         vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch.run())]
         looks = [asyncio.create_task(self._claimer.lows.run()), asyncio.create_task(self._at_length.run())]
-        self._tasks += [*housekeeping.tasks(self._queues), *looks, *vital]
+        self._tasks += [*housekeeping.tasks(self._queues), *self._promoter.tasks(), *looks, *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
         _say_who_is_passed_by(self._app)
@@ -273,6 +277,8 @@ class Worker:
             log.warning("job %s of kind %s%s", jobs[0].id, jobs[0].kind, more)
         if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
             self._claimer.wake()
+        elif answers and self._promoter.in_use(answers[0][0].job.queue):
+            self._claimer.look()  # the next of an ordering key may have been admitted
 
     async def _end_of_burst(self) -> None:
         self.counts["later"] = await nothing_left(

@@ -11,7 +11,8 @@ create or replace function tenure.enqueue(
     at timestamptz default null,
     expires_at timestamptz default null,
     headers jsonb default null,
-    replace boolean default null
+    replace boolean default null,
+    order_key text default null
 )
 returns table (id uuid, answer text, state text, result jsonb)
 language sql volatile
@@ -24,11 +25,11 @@ as $body$
         jsonb_build_array(jsonb_build_object(
             'payload', enqueue.payload, 'key', enqueue.key, 'delay', extract(epoch from enqueue.delay),
             'priority', enqueue.priority, 'at', enqueue.at, 'expires_at', enqueue.expires_at,
-            'headers', enqueue.headers, 'replace', enqueue.replace
+            'headers', enqueue.headers, 'replace', enqueue.replace, 'order', enqueue.order_key
         )),
         enqueue.queue
     ) m
 $body$;
 
-comment on function tenure.enqueue(text, jsonb, text, interval, integer, text, timestamptz, timestamptz, jsonb, boolean) is
+comment on function tenure.enqueue(text, jsonb, text, interval, integer, text, timestamptz, timestamptz, jsonb, boolean, text) is
     'Enqueue a job. See docs/reference/sql.md of Tenure.';

@@ -32,6 +32,7 @@ declare
     key text[];
     headers text[];
     wants_result constant bool[] := '{}';
+    order_key text[];
     -- what they have told, by place
     ids uuid[];
     answers text[];
@@ -92,16 +93,19 @@ begin
                 when jsonb_typeof(j.job) <> 'object' then
                     array['It is no object.', 'Write {"payload": {...}, "key": "..."}.']
                 when exists (select from jsonb_object_keys(j.job) as o(name) where o.name <> all(
-                         '{payload,key,delay,at,priority,expires_at,headers,replace}'::text[])) then
+                         '{payload,key,delay,at,priority,expires_at,headers,replace,order}'::text[])) then
                     array['It has a member that is not known: '
                               || (select left(min(o.name), 100) from jsonb_object_keys(j.job) as o(name) where o.name <> all(
-                                  '{payload,key,delay,at,priority,expires_at,headers,replace}'::text[])) || '.',
-                          'It may have payload, key, delay, at, priority, expires_at, headers and replace.']
+                                  '{payload,key,delay,at,priority,expires_at,headers,replace,order}'::text[])) || '.',
+                          'It may have payload, key, delay, at, priority, expires_at, headers, replace and order.']
                 when jsonb_typeof(m.payload) <> 'object' then
                     array['The payload is no JSON object.', 'Write {"name": value, ...}, with the names of the handler''s'
                           ' parameters.']
                 when jsonb_typeof(m.key) <> 'string' or octet_length(m.key #>> '{}') not between 1 and 500 then
                     array['The idempotency key is no text of 1 to 500 bytes.', 'Hash what is longer; leave it out, or null,'
+                          ' for a job without one.']
+                when jsonb_typeof(m.ordering) <> 'string' or octet_length(m.ordering #>> '{}') not between 1 and 500 then
+                    array['The ordering key is no text of 1 to 500 bytes.', 'Hash what is longer; leave it out, or null,'
                           ' for a job without one.']
                 when jsonb_typeof(m.priority) <> 'number' or m.priority::text !~ '^[0-9]$' then
                     array['The priority is no whole number from 0 to 9.', 'Use 0 (highest) to 9.']
@@ -135,6 +139,7 @@ begin
                        end as seconds,
                        nullif(j.job -> 'at', 'null') as at, nullif(j.job -> 'expires_at', 'null') as expires_at,
                        nullif(j.job -> 'headers', 'null') as headers, nullif(j.job -> 'replace', 'null') as replace,
+                       nullif(j.job -> 'order', 'null') as ordering,
                        '^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$'
                            as moment,
                        timestamptz '2000-01-01 00:00:00+00' as earliest,
@@ -156,8 +161,10 @@ begin
 
     loop
         select array_agg(j.id), array_agg(j.payload), array_agg(j.priority), array_agg(j.delay), array_agg(j.at),
-               array_agg(j.expires_at), array_agg(j.key), array_agg(j.headers)
-        into args.id, args.payload, args.priority, args.delay, args.at, args.expires_at, args.key, args.headers
+               array_agg(j.expires_at), array_agg(j.key), array_agg(j.headers),
+               array_agg(j.order_key)
+        into args.id, args.payload, args.priority, args.delay, args.at, args.expires_at, args.key, args.headers,
+             args.order_key
         from (
             -- a UUIDv7: milliseconds since 1970 laid over a random UUIDv4, whose version 4 becomes 7 by two bits
             select encode(set_bit(set_bit(overlay(
@@ -172,7 +179,7 @@ begin
                        else 0
                    end as delay,
                    (j.job ->> 'at')::timestamptz as at, (j.job ->> 'expires_at')::timestamptz as expires_at,
-                   j.job ->> 'key' as key, j.job ->> 'headers' as headers
+                   j.job ->> 'key' as key, j.job ->> 'headers' as headers, j.job ->> 'order' as order_key
             from jsonb_array_elements(round) with ordinality as j(job, ord)
             order by j.ord
         ) j;
@@ -186,6 +193,14 @@ begin
         for told in
 {accept}
         loop
+            if told.room is not null then
+                raise exception using errcode = 'TN003',
+                    message = case when told.answer = 'draining'
+                        then format('Queue %L is being drained: it accepts nothing new.', args.queue)
+                        else format('Queue %L is full.', args.queue) end,
+                    detail = told.room,
+                    hint = 'Nothing was stored. Try again after a while; this ends the transaction unless a savepoint holds it.';
+            end if;
             place := places[told.ord];
             ids[place] := told.id;
             answers[place] := told.answer;

@@ -7,5 +7,9 @@ begin
 end
 $body$;
 -- As the migration does: a dump that was restored without privileges has lost it.
-revoke all on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.pause_if_restored()
+revoke all on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]), tenure.pause_if_restored(),
+    tenure.fill(text, boolean), tenure.shed(text, bigint, bigint, smallint, boolean),
+    tenure.measure(text, boolean), tenure.admit(text, bigint, bigint, smallint, boolean, uuid),
+    tenure.admit_many(text, uuid[], text[], text[], smallint[]), tenure.bind(bigint)
     from public;
+revoke all on function tenure.hand_over, tenure.promote from public;

@@ -3,11 +3,13 @@
 -- columns of jobs that may be changed are those of a replacement (replace=True).
 grant usage on schema {schema} to {role};
 grant select on tenure.migrations, tenure.kinds to {role};
-grant select (name, retention) on tenure.queues to {role};
-grant select (queue, id, kind, state, key, claims),
-    insert (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, expires_at, key, payload, headers),
+grant select (name, retention, guarded, exact) on tenure.queues to {role};
+grant select (queue, id, kind, state, key, claims, order_key),
+    insert (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, expires_at, key, payload, headers, order_key,
+            gate),
     update (payload, version, headers, available_at, expires_at) on tenure.jobs to {role};
-grant select (queue, key, kind, fingerprint, job_id, state, result, expires_at),
+grant select (queue, key, kind, fingerprint, job_id, state, result, expires_at, moved_to),
     insert (queue, key, kind, fingerprint, job_id, ttl), update (fingerprint), delete on tenure.keys to {role};
 grant select (queue, dedup_key), delete on tenure.dedup to {role};
-grant execute on function tenure.follow(uuid[]), tenure.enqueue, tenure.enqueue_many to {role};
+grant insert (queue, order_key) on tenure.order_looks to {role};
+grant execute on function tenure.follow(uuid[]), tenure.admit, tenure.admit_many, tenure.enqueue, tenure.enqueue_many to {role};

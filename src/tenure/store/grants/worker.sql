@@ -4,6 +4,8 @@
 grant usage on schema {schema} to {role};
 grant select on tenure.migrations to {role};
 grant select, insert, update, delete on tenure.jobs, tenure.keys, tenure.workers to {role};
+grant select, insert, delete, update on tenure.order_looks to {role};
+grant select, insert, update on tenure.promoters to {role};
 grant select, insert, delete on tenure.archive, tenure.dead to {role};
 grant select, delete on tenure.archive_default to {role};
 grant update (state) on tenure.dead to {role};
@@ -11,4 +13,4 @@ grant select, insert, delete, update (result) on tenure.dedup to {role};
 grant select, insert (name) on tenure.queues to {role};
 grant select, insert, update (queue, aliases, effect, policy, arguments, registered_at) on tenure.kinds to {role};
 grant execute on function tenure.make_partition(date), tenure.drop_partition(date), tenure.follow(uuid[]),
-    tenure.pause_if_restored() to {role};
+    tenure.pause_if_restored(), tenure.admit, tenure.admit_many, tenure.measure, tenure.hand_over, tenure.promote to {role};

@@ -10,8 +10,9 @@ given as materialized (
 given_up as (
     delete from tenure.jobs j using mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
-    returning j.*, m.settled_by, m.reason, {failed} as told
+    returning j.*, m.settled_by, m.reason, {failed} as told, {blocks} as blocks
 ),
 {dead},
-{asked}
-select id, 'settled' as answer from given_up union all select id, 'cancelled' from asked
+{asked},
+{passed}
+select id, 'settled' as answer from given_up where {handed} union all select id, 'cancelled' from asked

@@ -5,4 +5,4 @@
 -- recognised by its token (settled.sql). Answers are those that did not settle: there are few, if any.
 with
 {completed}
-select g.id, 'lost' as answer from given g where not exists (select from mine m where m.id = g.id)
+select g.id, 'lost' as answer from given g where {handed} and not exists (select from mine m where m.id = g.id)

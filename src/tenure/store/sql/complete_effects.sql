@@ -12,3 +12,4 @@ select (case
     else '1'
 end)::int as settled
 from mine
+where {handed}

@@ -1,4 +1,5 @@
--- discard: dead -> cancelled (discarded); the key's time to live starts.
+-- discard: dead -> cancelled (discarded); the key's time to live starts, and jobs of its ordering key that waited for it are
+-- looked at again.
 --
 -- Why it is safe: the delete from the dead letters decides who ends it; what a redrive holds is skipped.
 with
@@ -24,5 +25,9 @@ keys as (
     set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
     from gone j
     where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
+),
+looks as (
+    insert into tenure.order_looks (queue, order_key)
+    select %(queue)s, j.order_key from gone j where j.blocks
 )
 select id from gone

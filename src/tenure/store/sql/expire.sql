@@ -26,5 +26,9 @@ keys as (
     set state = 'cancelled', expires_at = clock_timestamp() + k.ttl
     from expired j
     where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
+),
+looks as (
+    insert into tenure.order_looks (queue, order_key)
+    select %(queue)s, j.order_key from expired j where j.order_key is not null
 )
 select id from expired

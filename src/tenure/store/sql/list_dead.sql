@@ -1,5 +1,5 @@
 -- list_dead: dead letters, oldest end first, by filter; pages by (ended_at, id). Reads; changes nothing.
-select {ended_record}
+select {dead_record}
 from tenure.dead j left join tenure.workers w on w.id = j.worker
 where (%(queue)s::text is null or j.queue = %(queue)s)
   and (%(kind)s::text is null or j.kind = %(kind)s)

@@ -6,6 +6,7 @@
       and (%(kind)s::text is null or j.kind = %(kind)s)
       and (%(state)s::text is null or j.state::text = %(state)s)
       and (%(key)s::text is null or j.key = %(key)s)
+      and (%(order_key)s::text is null or j.order_key = %(order_key)s)
       and (%(before)s::bigint is null or j.seq < %(before)s)
     order by j.seq desc
     limit %(limit)s
@@ -18,6 +19,7 @@ union all
       and (%(kind)s::text is null or j.kind = %(kind)s)
       and (%(state)s::text is null or j.state::text = %(state)s)
       and (%(key)s::text is null or j.key = %(key)s)
+      and (%(order_key)s::text is null or j.order_key = %(order_key)s)
       and (%(before)s::bigint is null or j.seq < %(before)s)
     order by j.seq desc
     limit %(limit)s

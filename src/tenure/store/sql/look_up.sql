@@ -3,7 +3,7 @@ select {live_record}
 from tenure.jobs j left join tenure.workers w on w.id = j.worker
 where j.id = any(%(ids)s::uuid[]) and (%(queue)s::text is null or j.queue = %(queue)s)
 union all
-select {ended_record}
+select {dead_record}
 from pg_catalog.unnest(%(ids)s::uuid[]) as g(id)
 cross join lateral (  -- the order is that of the primary key: an index by time has the id, too
     select * from tenure.dead x

@@ -10,14 +10,15 @@ given as materialized (
 {mine},
 back as (
     update tenure.jobs j
-    set {pending}, available_at = clock_timestamp() + make_interval(secs => greatest(m.delay, 0)),
+    set {pending}, available_at = clock_timestamp() + make_interval(secs => greatest(m.delay, 0)), gate = {lets_pass},
         suspect = m.death or (m.keeps and j.suspect), expiries = case when m.keeps then j.expiries else 0 end,
         deaths = case when m.death then j.deaths + 1 when m.keeps then j.deaths else 0 end,
         history = {failed}
     from mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id
       and not m.cancel and m.attempts < m.max_attempts
-    returning j.id
+    returning j.id, j.order_key, j.gate
 ),
-{asked}
-select id, 'settled' as answer from back union all select id, 'cancelled' from asked
+{asked},
+{behind}
+select id, 'settled' as answer from back where {handed} union all select id, 'cancelled' from asked

@@ -26,15 +26,16 @@ back as (
 given_up as (
     delete from tenure.jobs j using mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel and not m.again
-    returning j.*, m.settled_by, 'exhausted' as reason, {failed} as told
+    returning j.*, m.settled_by, 'exhausted' as reason, {failed} as told, {blocks} as blocks
 ),
 {dead},
-{asked}
+{asked},
+{passed}
 select id, kind, 'pending' as state from back
 where (
     {ring}
     from (select %(queue)s::text) as q(name)
     where exists (select from back)
 ) is not false
-union all select id, kind, 'dead' from given_up
+union all select id, kind, 'dead' from given_up where {handed}
 union all select id, kind, 'cancelled' from asked

@@ -15,4 +15,8 @@ asked_keys as (
     set state = 'cancelled', token = j.settled_by, expires_at = clock_timestamp() + k.ttl
     from asked j
     where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
+),
+asked_looks as (
+    insert into tenure.order_looks (queue, order_key)
+    select %(queue)s, j.order_key from asked j where j.order_key is not null
 )

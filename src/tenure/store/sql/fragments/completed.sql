@@ -17,4 +17,7 @@ keys as (
     set state = 'done', result = j.result, token = j.token, expires_at = clock_timestamp() + k.ttl
     from done j
     where j.key is not null and k.queue = any(array[coalesce(j.key_queue, j.queue)]) and k.key = any(array[j.key])
+),
+handed as (
+    select tenure.hand_over(%(queue)s, array_agg(j.order_key), %(front)s::jsonb) from done j where j.order_key is not null having count(*) > 0
 )

@@ -1,7 +1,7 @@
 -- Those that are given up: into the dead letters, their keys held on.
 buried as (
-    insert into tenure.dead ({ended})
-    select {dead_ended} from given_up j
+    insert into tenure.dead ({ended}, blocks)
+    select {dead_ended}, j.blocks from given_up j
 ),
 buried_keys as (
     update tenure.keys k

@@ -1,0 +1,1 @@
+{ended_columns}, j.blocks
