@@ -91,7 +91,8 @@ def test_what_does_not_stop_is_left_to_its_lease(bench: Bench) -> None:
     for ticket in tickets:
         record = bench.record(ticket.id)
         assert record is not None
-        assert (record.state, record.attempts, record.releases) == (State.RUNNING, 1, 0)
+        assert (record.attempts, record.releases) == (1, 0)
+        assert record.state in (State.RUNNING, State.PENDING)  # its lease may have ended by now
     bench.start(STUBBORN)
     for ticket in tickets:
         done = bench.await_state(ticket.id)
