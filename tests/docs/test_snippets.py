@@ -94,7 +94,7 @@ def _run(block: Block) -> None:
     lines = block.text.splitlines()
     script = "\n".join(line.removeprefix("$ ") for line in lines if line.startswith(("$ ", "> ")))
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, f"{block.place}: ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     printed = done.stdout.splitlines() + done.stderr.splitlines()
