@@ -111,7 +111,13 @@ def test_a_breaker_opens_and_holds_its_downstream(store: Store) -> None:
     assert holds(store) == []
     opened(store)
     [hold] = store.run(ops.ListHolds())
-    assert (hold.what, hold.name, hold.cause, hold.reason, hold.who) == ("downstream", NAME, "open", "12 of 20 failed", "w")
+    assert (hold.what, hold.name, hold.cause, hold.reason, hold.who) == (
+        "downstream",
+        NAME,
+        "open",
+        "12 of 20 failed",
+        "w",
+    )
     assert hold.remaining is not None
     assert 5 < hold.remaining <= 10
 

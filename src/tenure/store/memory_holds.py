@@ -97,7 +97,7 @@ class MemoryHolds:
             if one.state != "closed"
         ]
         return [
-            hold._replace(remaining=hold.until and (hold.until - self._at).total_seconds())
+            hold._replace(remaining=None if hold.until is None else (hold.until - self._at).total_seconds())
             for hold in sorted((*of_downstreams, *self._live()), key=lambda hold: hold[:3])
         ]
 
