@@ -218,7 +218,7 @@ class Tenure:
         probes: int = 1,
         open_for: Duration = "10s",
     ) -> str:
-        """Declare something that kinds call, and when its breaker opens and closes, which all workers share; answers the name.
+        """Declare something that kinds call, and when its breaker opens and closes for all workers; answers the name.
 
         Args:
             name: for ``job(downstream=...)``.

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,12 +98,18 @@ def test_a_probe_that_fails_opens_it_again_and_the_others_wait_on(bench: Bench) 
     for _ in range(2):
         bench.start(APP)
     epoch = breaker(bench).epoch
-    for round in range(1, 4):
+    for tries in range(1, 4):
         due_now(bench)
-        until(lambda: breaker(bench).epoch >= epoch + 2 * round and breaker(bench).state == "open", "another try")
-        assert len(bench.ledger.lines("started")) == 4 + round
+        until(partial(has_tried, bench, epoch + 2 * tries), "another try")
+        assert len(bench.ledger.lines("started")) == 4 + tries
     assert breaker(bench).reason == "a probe has failed: ConnectionError"
     assert bench.count("jobs", "attempts = 0") == 2
+
+
+def has_tried(bench: Bench, epoch: int) -> bool:
+    """Whether the breaker is open, and in this epoch at least."""
+    row = breaker(bench)
+    return row.state == "open" and row.epoch >= epoch
 
 
 def by_name(workers: list[Process], who: str | None) -> tuple[Process, Process]:

@@ -965,7 +965,9 @@ class ReopenBreaker(Op[bool]):
 
 @dataclass(frozen=True, slots=True)
 class SetBreakers(Op[dict[str, bool]]):
-    """Open breakers until they are closed by this, or close them. Answers each that is known, and whether this has changed it.
+    """Open breakers until they are closed by this, or close them.
+
+    Answers each that is known, and whether this has changed it.
 
     Args:
         opened: False to close them.

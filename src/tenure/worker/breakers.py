@@ -1,9 +1,9 @@
 """The breakers of downstreams, as one worker sees them: it counts how calls end, and opens, probes and closes.
 
-All workers share a breaker through its row, and none writes it for a job: what has ended is added up here, and told about once a
-second, or as soon as it may be enough to open. Whoever has told judges by the window that was answered. When an open breaker's
-time has come, one worker gets the right to probe for as long as it says that it is there: it claims as many jobs as are to succeed
-and no more, and their ends decide.
+All workers share a breaker through its row, and none writes it for a job: what has ended is added up here, and told about
+once a second, or as soon as it may be enough to open. Whoever has told judges by the window that was answered. When an open
+breaker's time has come, one worker gets the right to probe for as long as it says that it is there: it claims as many jobs
+as are to succeed and no more, and their ends decide.
 """
 
 from __future__ import annotations
