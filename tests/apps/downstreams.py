@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenure import Backoff, Job, Tenure
+from tenure import Backoff, Job, Tenure, Throttled
 from tests.apps.ledger import gate, note, opened
 
 app = Tenure()
@@ -26,3 +26,11 @@ async def pay(job: Job, waits: str | None = None) -> None:
 async def mail(job: Job) -> None:
     """Calls nobody."""
     note("ended", job)
+
+
+@app.job(queue="calls", backoff=LATER)
+async def call(job: Job, fails: bool = False) -> None:
+    """Is told "not now" if it is to be."""
+    note("called", job)
+    if fails:
+        raise Throttled(retry_after=3600)

@@ -13,7 +13,10 @@ import pytest
 from tenure import State, Tenure, Throttled, Ticket
 from tenure.store.protocol import EVERYTHING, ListHolds, Low, PauseKinds
 from tenure.worker.lows import Lane, Lows
+from tests.apps import downstreams
 from tests.worker.here import QUICK, burst, eventually, record, until_ended, working
+from tests.worker.ledger import until
+from tests.worker.processes import Bench, Process
 
 
 def states(app: Tenure, tickets: list[Ticket]) -> list[tuple[State, int, int]]:
@@ -220,6 +223,45 @@ def test_a_worker_says_what_is_throttled_and_when_that_is_over(app: Tenure, capl
     said = " | ".join(entry.getMessage() for entry in caplog.records)
     assert "kind call is throttled: its jobs wait for 0." in said
     assert "kind call is not held any more" in said
+
+
+# ------------------------------------------------------------------------------------------------------ many workers
+
+
+APP = "tests.apps.downstreams:app"
+
+
+def two_workers(bench: Bench) -> list[Process]:
+    """One in queue ``a``, one in ``b``."""
+    bench.use(downstreams.app)
+    workers = [bench.start(APP, queues=queue) for queue in ("a", "b")]
+    until(lambda: bench.count("workers") == 2, "two workers")
+    return workers
+
+
+def test_what_one_worker_was_told_slows_the_kind_down_in_all(bench: Bench) -> None:
+    _, other = two_workers(bench)
+    downstreams.call.enqueue_sync(fails=True, queue="a")
+    until(lambda: "kind call is throttled" in other.log, "word of it")
+    held = downstreams.call.enqueue_sync(queue="b")
+    bench.await_state(downstreams.mail.enqueue_sync(queue="b").id)
+    assert bench.await_state(held.id, State.PENDING).claims == 0
+    bench.store.run(PauseKinds(["call"], paused=False))
+    bench.await_state(held.id)
+
+
+def test_a_kind_that_is_paused_runs_nowhere(bench: Bench) -> None:
+    workers = two_workers(bench)
+    bench.store.run(PauseKinds(["call"]))
+    for worker in workers:
+        until(lambda worker=worker: "kind call is paused" in worker.log, "word of it")
+    held = [downstreams.call.enqueue_sync(queue=queue) for queue in ("a", "b")]
+    for queue in ("a", "b"):
+        bench.await_state(downstreams.mail.enqueue_sync(queue=queue).id)
+    assert [bench.await_state(ticket.id, State.PENDING).claims for ticket in held] == [0, 0]
+    bench.store.run(PauseKinds(["call"], paused=False))
+    for ticket in held:
+        assert bench.await_state(ticket.id).claims == 1
 
 
 # ------------------------------------------------------------------------------------------------ where claims begin
