@@ -76,7 +76,7 @@ class Downstream:
             streak: failures since the last call that did not fail.
         """
         if self.streak is not None and streak >= self.streak:
-            return f"{streak} calls in a row have failed"
+            return f"calls that failed in a row: {streak}"
         if calls >= self.calls and failures >= self.failures * calls:
             return f"{failures} of {calls} calls in {self.window:g} s have failed"
         return None

@@ -196,7 +196,7 @@ def test_fewer_calls_open_nothing(app: Tenure) -> None:
 
 def test_it_opens_on_a_streak(app: Tenure) -> None:
     row = failing(app, ConnectionError, jobs=3, streak=3)
-    assert (row.state, row.reason) == ("open", "3 calls in a row have failed")
+    assert (row.state, row.reason) == ("open", "calls that failed in a row: 3")
 
 
 def test_timeouts_are_failures(app: Tenure) -> None:
@@ -228,32 +228,33 @@ def test_calls_that_do_not_fail_are_counted(app: Tenure) -> None:
 
 def test_what_was_claimed_and_not_started_goes_back_with_its_attempt(app: Tenure) -> None:
     app.downstream("psp", streak=1, open_for="1h")
-    go_on = asyncio.Event()
+    gates = [asyncio.Event(), asyncio.Event()]
 
     @app.job(downstream="psp")
-    async def pay(fails: bool = False) -> None:
-        await go_on.wait()
-        if fails:
+    async def pay(n: int = 1) -> None:
+        await gates[n].wait()
+        if n == 0:
             raise Retry(after=3600)
 
     async def run() -> None:
         async with working(app, concurrency=1, prefetch=20) as worker:
-            await pay.enqueue(fails=True)
+            await pay.enqueue(n=0)
             await eventually(lambda: worker.counts["claimed"] == 1, "the one that runs")
-            others = await pay.enqueue_many([{}] * 5)
-            await eventually(lambda: worker.counts["claimed"] == 6, "claims ahead")
-            go_on.set()
-            await eventually(lambda: worker.counts["opened"] == 1, "the breaker to open")
+            next_one, *others = await pay.enqueue_many([{}] * 6)
+            await eventually(lambda: worker.counts["claimed"] == 7, "claims ahead")
+            gates[0].set()
 
-            def back() -> list[tuple[State, int]]:
+            def back() -> list[tuple[State, int, int]]:
                 found = [record(app, ticket.id) for ticket in others]
-                return [(one.state, one.attempts) for one in found if one.claims == one.attempts + one.releases]
+                return [(one.state, one.attempts, one.releases) for one in found]
 
+            await eventually(lambda: back() == [(State.PENDING, 0, 1)] * 5, "releases")
+            assert worker.counts["opened"] == 1
+            assert record(app, next_one.id).state is State.RUNNING
+            gates[1].set()
+            await until_ended(app, next_one)
+            assert back() == [(State.PENDING, 0, 1)] * 5
             store = await app.ready()
-            ended = sum(record(app, ticket.id).state is State.DONE for ticket in others)
-            await eventually(
-                lambda: back().count((State.PENDING, 0)) == 5 - ended or worker.counts["released"], "releases"
-            )
             await store.arun(SetBreakers(["psp"], opened=False))
             await until_ended(app, *others)
 
@@ -278,14 +279,14 @@ def test_it_is_visible_in_the_log_and_the_counts(app: Tenure, caplog: pytest.Log
     asyncio.run(run())
     said = " | ".join(entry.getMessage() for entry in caplog.records)
     for what in (
-        "downstream psp: its breaker opens, for 1 calls in a row have failed",
+        "downstream psp: its breaker opens: calls that failed in a row: 1",
         "downstream psp: its breaker stays open, a probe has failed: ConnectionError",
-        "downstream psp: its breaker closes, 1 probes have succeeded",
+        "downstream psp: its breaker closes, what has probed it has succeeded",
     ):
         assert what in said
 
 
-def test_a_child_and_a_batch_can_probe(app: Tenure) -> None:
+def test_jobs_of_a_batch_kind_can_probe(app: Tenure) -> None:
     app.downstream("psp", probes=2)
 
     @app.job(downstream="psp", batch=10)

@@ -80,14 +80,13 @@ def test_jobs_of_a_paused_kind_are_found_again_behind_others_that_were_claimed_m
     pause(app, "mail")
 
     async def run() -> None:
-        async with working(app) as worker:
+        async with working(app):
             waiting = await mail.enqueue_many([{}] * 200)
             for _ in range(3):
                 await until_ended(app, *await report.enqueue_many([{}] * 200))
             assert {record(app, ticket.id).claims for ticket in waiting} == {0}
             pause(app, "mail", paused=False)
             await until_ended(app, *waiting)
-            assert worker.counts["stragglers"] == 0  # found by the claims themselves
 
     asyncio.run(run())
 
@@ -168,7 +167,6 @@ def test_not_now_holds_the_whole_kind_and_no_other(app: Tenure) -> None:
             assert {record(app, ticket.id).attempts for ticket in (*tickets, later)} == {0}
             pause(app, "call", paused=False)
             await until_ended(app, later)
-            assert set(begun()) == {*map(str, range(10)), "later"} - {"0"} or begun().total() >= 11
 
     asyncio.run(run())
 
@@ -213,16 +211,18 @@ def test_no_answer_of_the_other_side_holds_a_kind_for_more_than_an_hour(app: Ten
 
 def test_a_worker_says_what_is_throttled_and_when_that_is_over(app: Tenure, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tenure.worker")
-    throttled(app, 0.3)
+    throttled(app, 2)
+
+    def said(what: str) -> bool:
+        return any(what in entry.getMessage() for entry in caplog.records)
 
     async def run() -> None:
         async with working(app):
-            await until_ended(app, *await app.kinds["call"].enqueue_many([{"n": "0"}, {"n": "1"}]))
+            await app.kinds["call"].enqueue_many([{"n": "0"}, {"n": "1"}])
+            await eventually(lambda: said("kind call is throttled: its jobs wait for"), "the hold")
+            await eventually(lambda: said("kind call is not held any more"), "its end")
 
     asyncio.run(run())
-    said = " | ".join(entry.getMessage() for entry in caplog.records)
-    assert "kind call is throttled: its jobs wait for 0." in said
-    assert "kind call is not held any more" in said
 
 
 # ------------------------------------------------------------------------------------------------------ many workers

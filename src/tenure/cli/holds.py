@@ -58,7 +58,7 @@ def _pause(
         known = app.store.run(ListKinds())
         meant = list(dict.fromkeys(find(known, name).name for name in names))
         changed = app.store.run(PauseKinds(meant, paused, reason, _who()))
-    done, not_done = ("paused", "paused already") if paused else ("resumed", "not held already")
+    done, not_done = ("paused", "paused already") if paused else ("resumed", "not held")
     _print({name: done if changed[name] else not_done for name in changed}, "kind", as_json)
 
 

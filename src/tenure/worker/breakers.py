@@ -220,7 +220,7 @@ class Breakers:
         elif (why := downstream.why_open(*counted[1:])) is not None:
             if await self._store.arun(OpenBreaker(downstream.name, counted.epoch, downstream.open_for, why, self._who)):
                 self._counts["opened"] += 1
-                log.warning("downstream %s: its breaker opens, for %s", downstream.name, why)
+                log.warning("downstream %s: its breaker opens: %s", downstream.name, why)
             self._look()
 
     async def _begin(self, downstream: Downstream) -> None:
@@ -246,7 +246,7 @@ class Breakers:
         elif good:
             if await self._ends(probe, CloseBreaker(probe.name, probe.epoch, self._who)):
                 self._counts["closed"] += 1
-                log.info("downstream %s: its breaker closes, %d probes have succeeded", probe.name, probe.good)
+                log.info("downstream %s: its breaker closes, what has probed it has succeeded", probe.name)
         elif idle and (probe.nothing or time.monotonic() - probe.begun > _PATIENCE):
             self._paces[probe.name].took(time.monotonic() - probe.begun if probe.nothing else _NEXT)
             await self._ends(probe, ReopenBreaker(probe.name, probe.epoch, _NEXT, None, self._who))

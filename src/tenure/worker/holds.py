@@ -162,8 +162,9 @@ class Holds:
     def _say(self, found: dict[tuple[str, str, str], Hold]) -> None:
         """Tell people what has begun and ended."""
         before, self._found = self._found, found
+        known = {key[:2] if key[0] == "downstream" else key for key in before}  # a breaker that is probed stays held
         for key, hold in found.items():
-            if key not in before:
+            if key not in known and key[:2] not in known:
                 _say_begun(hold, [kind.name for kind in self._kinds if kind.downstream == hold.name])
         gone = {key[:2] for key in before} - {key[:2] for key in found}
         for what, name in sorted(gone):
@@ -183,8 +184,6 @@ def _say_begun(hold: Hold, kinds: list[str]) -> None:
             log.warning("kind %s is paused%s: its jobs wait until: tenure kind resume %s", hold.name, why, hold.name)
         case "throttled":
             log.info("kind %s is throttled: its jobs wait for %.1f s", hold.name, hold.remaining or 0.0)
-        case "open":
+        case "open" | "half_open":
             end = "somebody closes it" if hold.remaining is None else "a probe has succeeded"
             log.warning("the breaker of %s is open%s: jobs of %s wait until %s", hold.name, why, ", ".join(kinds), end)
-        case "half_open":
-            log.info("the breaker of %s is half-open: %s probes", hold.name, hold.who)
