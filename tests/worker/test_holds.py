@@ -14,7 +14,7 @@ from tenure import State, Tenure, Throttled, Ticket
 from tenure.store.protocol import EVERYTHING, ListHolds, Low, PauseKinds
 from tenure.worker.lows import Lane, Lows
 from tests.apps import downstreams
-from tests.worker.here import QUICK, burst, eventually, record, until_ended, working
+from tests.worker.here import burst, eventually, record, until_ended, working
 from tests.worker.ledger import until
 from tests.worker.processes import Bench, Process
 
@@ -184,13 +184,16 @@ def test_a_hold_by_a_throttle_ends_by_itself(app: Tenure) -> None:
     asyncio.run(run())
 
 
-def test_without_a_time_the_kind_is_held_for_the_base_of_its_backoff(app: Tenure) -> None:
-    throttled(app, None, backoff=QUICK)
+@pytest.mark.parametrize("after", [None, 0])
+def test_without_a_time_the_job_waits_alone(app: Tenure, after: float | None) -> None:
+    begun = throttled(app, after)
 
     async def run() -> None:
-        async with working(app) as worker:
-            await until_ended(app, await app.kinds["call"].enqueue(n="0"))
-            assert worker.counts["throttles"] == 1
+        async with working(app, concurrency=1) as worker:
+            first, *others = await app.kinds["call"].enqueue_many([{"n": str(n)} for n in range(5)])
+            await until_ended(app, *others)
+            assert record(app, first.id).state is State.PENDING
+            assert (begun().total(), worker.counts["throttles"], held(app)) == (5, 0, [])
 
     asyncio.run(run())
 

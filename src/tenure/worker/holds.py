@@ -85,13 +85,9 @@ class Holds:
         if self.held:
             self._asked.set()
 
-    def throttled(self, kind: Kind, after: float | None) -> None:
-        """The other side has said "not now" to a job: its kind is held for so many seconds, here at once.
-
-        Args:
-            after: None or 0 takes the base of the kind's back-off.
-        """
-        end = time.monotonic() + min(after or kind.policy.backoff.base, LONGEST_THROTTLE)
+    def throttled(self, kind: Kind, seconds: float) -> None:
+        """The other side wants no calls for so many seconds: the kind is held, here at once."""
+        end = time.monotonic() + min(seconds, LONGEST_THROTTLE)
         if end > max(self._own.get(kind.name, 0.0), self._ends.get(kind.name, 0.0)) + _LONGER:
             self._own[kind.name] = end
             self._counts["throttles"] += 1

@@ -292,8 +292,9 @@ class Worker:
             self._claimer.wake()
 
     def _on_ended(self, held: Held, outcome: Outcome) -> None:
-        if outcome.verdict is not None and outcome.verdict.kind == "throttled":
-            self._holds.throttled(held.kind, outcome.verdict.after)
+        verdict = outcome.verdict
+        if verdict is not None and verdict.kind == "throttled" and verdict.after:
+            self._holds.throttled(held.kind, verdict.after)  # without a time it may be about this job alone
         self._breakers.ended(held, outcome)
 
     def _on_rung(self) -> None:
