@@ -262,10 +262,12 @@ class Claimer:
             known = [one for kind in probe.kinds for one in self.lanes.held.get(kind, [])]
             if (limit := min(probe.left, self._runner.free_children)) > 0:
                 await self._taken(ClaimSuspects(queue, known, limit, uuid.uuid4(), self._worker), probe=probe)
-        if asked and 0 < probe.left == left:
+        if probe.left < left:
+            return True
+        if asked:
             self._breakers.nothing(probe)
         self._full |= not asked
-        return probe.left < left
+        return False
 
     def _wanted_ahead(self) -> int:
         """How many to claim ahead now: up to the target, once what is waiting is less than half of it."""
