@@ -14,7 +14,7 @@ from tenure import State, Tenure, Throttled, Ticket
 from tenure.store.protocol import EVERYTHING, ListHolds, Low, PauseKinds
 from tenure.worker.lows import Lane, Lows
 from tests.apps import downstreams
-from tests.worker.here import burst, eventually, record, until_ended, working
+from tests.worker.here import burst, eventually, held_by, record, until_ended, working
 from tests.worker.ledger import until
 from tests.worker.processes import Bench, Process
 
@@ -123,7 +123,7 @@ def test_where_all_kinds_are_paused_a_worker_waits(app: Tenure) -> None:
 
     async def run() -> None:
         async with working(app) as worker:
-            await eventually(lambda: worker._holds.held, "the hold")
+            await eventually(lambda: held_by(worker), "the hold")
             pause(app, "mail", paused=False)
             await until_ended(app, ticket)
 

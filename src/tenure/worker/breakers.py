@@ -95,6 +95,7 @@ class Breakers:
         who: this worker's name.
         leases: what is not in it any more has no end that could be told.
         counts: ``opened``, ``probes``, ``reopened``, ``closed``.
+        opened: called with one that is open.
         look: called when the state of one has changed.
         claim: called when there is something to claim for a probe.
     """
@@ -108,6 +109,7 @@ class Breakers:
         leases: Leases,
         counts: Counter[str],
         *,
+        opened: Callable[[str], None],
         look: Callable[[], None],
         claim: Callable[[], None],
     ) -> None:
@@ -117,6 +119,7 @@ class Breakers:
         self._who = who
         self._leases = leases
         self._counts = counts
+        self._opened = opened
         self._look = look
         self._claim = claim
         self._tallies: dict[str, _Tally] = {}
@@ -215,13 +218,13 @@ class Breakers:
             tally.add(later.calls, later.failures, later.streak)
             self._tallies[downstream.name] = tally
             raise
-        if counted is None:  # not closed: somebody else has opened it
-            self._look()
+        if counted is None:  # somebody else has opened it
+            self._opened(downstream.name)
         elif (why := downstream.why_open(*counted[1:])) is not None:
             if await self._store.arun(OpenBreaker(downstream.name, counted.epoch, downstream.open_for, why, self._who)):
                 self._counts["opened"] += 1
                 log.warning("downstream %s: its breaker opens: %s", downstream.name, why)
-            self._look()
+            self._opened(downstream.name)
 
     async def _begin(self, downstream: Downstream) -> None:
         name = downstream.name

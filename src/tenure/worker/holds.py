@@ -94,6 +94,12 @@ class Holds:
             self._asked.set()
             self._apply()
 
+    def opened(self, downstream: str) -> None:
+        """The breaker of a downstream is open: its kinds are held, here at once."""
+        self._down.add(downstream)
+        self._asked.set()
+        self._apply()
+
     async def run(self) -> None:
         """Look, until cancelled."""
         while True:

@@ -105,6 +105,7 @@ class Worker:
             self.name,
             self._leases,
             self.counts,
+            opened=lambda name: self._holds.opened(name),
             look=lambda: self._holds.ask(),
             claim=lambda: self._claimer.wake(),
         )
