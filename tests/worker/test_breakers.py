@@ -77,7 +77,7 @@ def test_of_two_workers_one_probes_and_with_one_job(bench: Bench) -> None:
     waiting = downstreams.pay.enqueue_many_sync([{"waits": "go"}] * 10)
     for _ in range(2):
         bench.start(APP)
-    until(lambda: bench.count("workers") == 2, "two workers")
+    until(lambda: bench.count("workers") == 3, "two workers, and the one that is gone")
     due_now(bench)
     first = await_breaker(bench, "half_open")
     seen = {first.until}
@@ -125,7 +125,7 @@ def test_where_a_worker_dies_while_it_probes_another_one_does(bench: Bench) -> N
     broken(bench)
     downstreams.pay.enqueue_many_sync([{"waits": "go"}] * 3)
     workers = [bench.start(APP) for _ in range(2)]
-    until(lambda: bench.count("workers") == 2, "two workers")
+    until(lambda: bench.count("workers") == 3, "two workers, and the one that is gone")
     due_now(bench)
     bench.ledger.wait("started", count=5)
     first = await_breaker(bench, "half_open")
@@ -143,7 +143,7 @@ def test_a_worker_that_is_told_to_stop_gives_the_right_to_probe_back(bench: Benc
     broken(bench)
     downstreams.pay.enqueue_many_sync([{"waits": "go"}] * 2)
     workers = [bench.start(APP, grace=0) for _ in range(2)]
-    until(lambda: bench.count("workers") == 2, "two workers")
+    until(lambda: bench.count("workers") == 3, "two workers, and the one that is gone")
     due_now(bench)
     bench.ledger.wait("started", count=5)
     first = await_breaker(bench, "half_open")
