@@ -42,7 +42,7 @@ def test_a_kind_that_is_paused_is_held_until_somebody_resumes_it(store: Store) -
     shift(store, 1e6)
     [hold] = store.run(ops.ListHolds())
     assert (hold.what, hold.name, hold.cause, hold.reason, hold.who) == ("kind", KIND, "paused", "a try", "op")
-    assert hold.until is hold.remaining is None
+    assert (hold.until, hold.remaining) == (None, None)
     assert resume(store) == {KIND: True}
     assert holds(store) == []
 

@@ -256,8 +256,7 @@ def test_what_one_worker_was_told_slows_the_kind_down_in_all(bench: Bench) -> No
 def test_a_kind_that_is_paused_runs_nowhere(bench: Bench) -> None:
     workers = two_workers(bench)
     bench.store.run(PauseKinds(["call"]))
-    for worker in workers:
-        until(lambda worker=worker: "kind call is paused" in worker.log, "word of it")
+    until(lambda: all("kind call is paused" in worker.log for worker in workers), "word of it")
     held = [downstreams.call.enqueue_sync(queue=queue) for queue in ("a", "b")]
     for queue in ("a", "b"):
         bench.await_state(downstreams.mail.enqueue_sync(queue=queue).id)
