@@ -16,13 +16,14 @@ from uuid import UUID
 
 from tenure import embedded
 from tenure.bounds import Refusals
+from tenure.downstream import Downstream
 from tenure.errors import ConfigError
 from tenure.job import Job, Record
 from tenure.kind import Kind
 from tenure.policy import Backoff, Duration, ErrorTypes, Policy
 from tenure.store.grants import Grants
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import KindRow, LookUp, Op, RegisterKinds
+from tenure.store.protocol import Declared, KindRow, LookUp, Op, RegisterBreakers, RegisterKinds
 from tenure.store.statements import schema_name
 
 DEFAULT_SCHEMA = "tenure"
@@ -79,6 +80,7 @@ class Tenure:
         self.result_limit = _positive("result_limit", result_limit)
         self.pooler = _pooler(pooler or os.environ.get("TENURE_POOLER"))
         self.kinds: dict[str, Kind] = {}
+        self.downstreams: dict[str, Downstream] = {}
         self.start_hooks: list[Hook] = []
         self.stop_hooks: list[Hook] = []
         self.middlewares: list[Middleware] = []
@@ -107,6 +109,7 @@ class Tenure:
         cpu: bool = False,
         batch: int | None = None,
         linger: Duration | None = None,
+        downstream: str | None = None,
         max_attempts: int = 10,
         backoff: Backoff | None = None,
         lease: Duration = "30s",
@@ -137,6 +140,7 @@ class Tenure:
             batch: the handler gets a list of up to so many jobs, and may answer a list with a result or an exception for
                 each; the fields of the list's items are a job's arguments.
             linger: how long a batch that is not full waits for company, seconds; None: it starts with what there is.
+            downstream: what it calls, declared by ``downstream``: while that fails, its jobs are left alone.
             max_attempts: claims a job may spend, crashes included.
             backoff: delay between attempts; default 5 s doubling to 1 h, with jitter.
             lease: the visibility timeout; a little above the p99. Heartbeats extend it while the handler runs.
@@ -154,6 +158,11 @@ class Tenure:
 
         def register(handler: Callable[..., Any]) -> Kind:
             called = name or handler.__name__
+            if downstream is not None and downstream not in self.downstreams:
+                raise ConfigError(
+                    f"{called} names the downstream {downstream!r}, which is not declared.",
+                    hint=f"Declare it before: app.downstream({downstream!r}).",
+                )
             try:
                 policy = Policy(
                     max_attempts=max_attempts,
@@ -183,6 +192,7 @@ class Tenure:
                 cpu=cpu,
                 batch=batch,
                 linger=linger,
+                downstream=downstream,
                 on_dead_letter=on_dead_letter,
             )
             self._register(kind)
@@ -196,6 +206,37 @@ class Tenure:
             if taken is not None:
                 raise ConfigError(f"{name!r} is registered already, by {taken!r}.", hint="Give one of them a name=.")
         self.kinds[kind.name] = kind
+
+    def downstream(
+        self,
+        name: str,
+        *,
+        failures: float = 0.5,
+        calls: int = 20,
+        window: Duration = "30s",
+        streak: int | None = None,
+        probes: int = 1,
+        open_for: Duration = "10s",
+    ) -> str:
+        """Declare something that kinds call, and when its breaker opens and closes for all workers; answers the name.
+
+        Args:
+            name: for ``job(downstream=...)``.
+            failures, calls, window: it opens when so much of the calls in the window has failed, and there were so many.
+            streak: or when so many have failed in a row; None looks at no streak.
+            probes: calls that must succeed before it closes.
+            open_for: how long it stays open before a probe.
+
+        Raises:
+            ConfigError: a value is out of range, or the name is taken.
+        """
+        declared = Downstream(
+            name, failures=failures, calls=calls, window=window, streak=streak, probes=probes, open_for=open_for
+        )
+        if name in self.downstreams:
+            raise ConfigError(f"The downstream {name!r} is declared already.")
+        self.downstreams[name] = declared
+        return name
 
     def find(self, name: str) -> Kind | None:
         """The kind that runs jobs of this name, an alias included."""
@@ -219,12 +260,17 @@ class Tenure:
                     "max_deferrals": kind.policy.max_deferrals,
                     "backoff": [kind.policy.backoff.base, kind.policy.backoff.cap, kind.policy.backoff.jitter],
                     **({"dedup": True, "dedup_ttl": kind.policy.dedup_ttl} if kind.has_natural_key else {}),
+                    **({"downstream": kind.downstream} if kind.downstream is not None else {}),
                 },
                 {},
                 kind.arguments.schema,
             )
             for kind in self.kinds.values()
         ]
+
+    def breakers(self) -> RegisterBreakers:
+        """What it is told about the downstreams."""
+        return RegisterBreakers([Declared(one.name, one.policy) for one in self.downstreams.values()])
 
     def on_start(self, hook: Hook) -> Hook:
         """Run a function when a worker process (or a child of one) starts, before its first job."""
@@ -325,6 +371,7 @@ class Tenure:
             store = self._store or self._connected()
             applied = store.migrate()
             store.run(RegisterKinds(self.rows()))
+            store.run(self.breakers())
             self._store = store
         return applied
 

@@ -63,6 +63,7 @@ class Kind:
         cpu: run it in a child process.
         batch: the handler gets a list of up to so many jobs; see ``Items``.
         linger: how long a batch that is not full waits for company.
+        downstream: what it calls; its jobs are left alone while that fails.
         on_dead_letter: called with the job's ``Record`` when it is given up.
 
     Raises:
@@ -85,6 +86,7 @@ class Kind:
         cpu: bool = False,
         batch: int | None = None,
         linger: Duration | None = None,
+        downstream: str | None = None,
         on_dead_letter: Callable[[Record], Any] | None = None,
     ) -> None:
         self.app = app
@@ -103,6 +105,7 @@ class Kind:
         _check_batch(name, batch, linger, effect=effect, cpu=cpu)
         self.items = None if batch is None else Items(handler, batch, linger, name)
         self.arguments = self.items or Arguments(handler, effect=effect)
+        self.downstream = downstream
         self.on_dead_letter = on_dead_letter
         self.is_async = inspect.iscoroutinefunction(handler)
         self.runs: Runs = "child" if cpu else "loop" if self.is_async else "thread"

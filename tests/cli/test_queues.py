@@ -26,7 +26,20 @@ def test_every_queue_is_shown_in_figures(cli: Cli, store: PostgresStore) -> None
     assert told["mail"]["lag"] is None
     header, *rows = cli("status").out.splitlines()
     assert header.split() == [
-        *("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
+        *(
+            "queue",
+            "pending",
+            "held",
+            "scheduled",
+            "gated",
+            "suspect",
+            "running",
+            "overdue",
+            "dead",
+            "lag",
+            "workers",
+            "owner",
+        )
     ]
     [row] = [row for row in rows if row.startswith("q (paused)")]
     assert "1 poison" in row

@@ -17,14 +17,14 @@ from tests.grants.conftest import Cast
 ALL = frozenset(
     file.name[:-4] for file in files("tenure.store").joinpath("sql").iterdir() if file.name.endswith(".sql")
 )
-OPERATORS = {"set_queue", "set_kind", "pause_queues", "drain_queues"}
+OPERATORS = {"set_queue", "set_kind", "pause_queues", "drain_queues", "pause_kinds"}
 """What people set: the owner's to say."""
 
 ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_copy_ordered", "accept_terms", "replace", "ring"}
 FINDS_OUT = {"follow", "look_up_key", "list_kinds", "list_migrations"}
 ASKS_NO_TABLE = {"now", "go_on_call", "ring"}
 LOOKS = {"adopt", "follow", "kept", "list_dead", "list_jobs", "list_kinds", "look_up", "look_up_key", "next_expiry"}
-LOOKS |= {"list_migrations", "list_queues", "oldest", "settled", "status", "waiting"}
+LOOKS |= {"list_migrations", "list_queues", "list_holds", "list_breakers", "oldest", "settled", "status", "waiting"}
 
 MAY = {
     "owner": ALL,
@@ -121,6 +121,8 @@ FORBIDDEN = {
         "update tenure.queues set retention = 0",
         "update tenure.queues set paused = false",
         "update tenure.queues set max_depth = null",
+        "insert into tenure.holds (kind, cause) values ('work', 'paused')",
+        "delete from tenure.holds",
         "select tenure.bind(1)",
         "select tenure.shed('q', 1, 0, 0::smallint, false)",
         "update tenure.origin set system = 0",

@@ -15,7 +15,7 @@ import pytest
 from tenure.store.grants import Grants
 from tenure.store.memory import MemoryStore
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import DrainQueues, Op, PauseQueues, SetKind, SetQueue, Store
+from tenure.store.protocol import DrainQueues, Op, PauseKinds, PauseQueues, SetKind, SetQueue, Store
 from tests.conftest import Server
 from tests.support.pgbouncer import PgBouncer, pooling
 from tests.support.roles import a_role, as_role
@@ -33,6 +33,8 @@ EMPTY = """
     delete from tenure.workers;
     delete from tenure.promoters;
     delete from tenure.order_looks;
+    delete from tenure.holds;
+    delete from tenure.breakers;
 """
 
 
@@ -70,6 +72,9 @@ def workers_role(pg18_database: str) -> Iterator[str]:
         yield role
 
 
+_OPERATORS = (SetQueue, SetKind, PauseQueues, DrainQueues, PauseKinds)
+
+
 class WorkersStore(PostgresStore):
     """The store in a worker's role; what operators set, and the time that tests move, is the owner's."""
 
@@ -80,7 +85,7 @@ class WorkersStore(PostgresStore):
 
     def run(self, op: Op[T], conn: object = None) -> T:
         """As the owner what is the owner's."""
-        run = self._owner.run if isinstance(op, SetQueue | SetKind | PauseQueues | DrainQueues) else super().run
+        run = self._owner.run if isinstance(op, _OPERATORS) else super().run
         return run(op, conn)
 
     def close(self) -> None:

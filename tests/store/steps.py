@@ -172,7 +172,7 @@ def figures(store: Store, queue: str = QUEUE) -> ops.QueueStatus:
 
 
 def shift(store: Store, seconds: float) -> None:
-    """Let time pass: every deadline of live jobs, keys and dedup rows moves so many seconds into the past."""
+    """Let time pass: every deadline of live jobs, keys, dedup rows and holds moves so many seconds into the past."""
     if isinstance(store, MemoryStore):
         store.shift(seconds)
     if isinstance(store, PostgresStore):
@@ -194,6 +194,15 @@ _SHIFT = [
     update tenure.promoters
     set low_at = low_at - make_interval(secs => %(by)s), short_due = short_due - make_interval(secs => %(by)s),
         full_due = full_due - make_interval(secs => %(by)s)
+    """,
+    """
+    update tenure.holds
+    set since = since - make_interval(secs => %(by)s), until = until - make_interval(secs => %(by)s)
+    """,
+    """
+    update tenure.breakers
+    set since = since - make_interval(secs => %(by)s), until = until - make_interval(secs => %(by)s),
+        slot_at = slot_at - make_interval(secs => %(by)s)
     """,
 ]
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from tenure import Backoff, Record, Tenure, Ticket
+from tenure import Backoff, Kind, Record, Tenure, Ticket
 from tenure.store.protocol import LookUp
 from tenure.worker import Exit, Options, Worker
 
@@ -82,6 +82,11 @@ async def eventually(holds: Callable[[], object], what: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {PATIENCE:g} s: {what}")
         await asyncio.sleep(0.005)
+
+
+def held_by(worker: Worker) -> frozenset[Kind]:
+    """Kinds that a worker leaves alone; none before it has begun."""
+    return worker._holds.held if hasattr(worker, "_holds") else frozenset()
 
 
 def record(app: Tenure, id: UUID) -> Record:

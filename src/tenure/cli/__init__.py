@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, migrate, moving, queues, worker
+from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, holds, jobs, migrate, moving, queues, worker
 from tenure.cli.failures import MEANING, Commands
 
 __all__ = ["app", "main"]
@@ -64,8 +64,11 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 queues.queue_app.command(epilog=moving.DRAIN_EXAMPLES)(moving.drain)
 queues.queue_app.command(epilog=moving.MOVE_EXAMPLES)(moving.move)
+queues.kind_app.command(epilog=holds.PAUSE_EXAMPLES)(holds.pause)
+queues.kind_app.command(epilog=holds.RESUME_EXAMPLES)(holds.resume)
 app.add_typer(queues.queue_app, name="queue")
 app.add_typer(queues.kind_app, name="kind")
+app.add_typer(holds.breaker_app, name="breaker")
 app.add_typer(db.app, name="db")
 
 

@@ -11,17 +11,21 @@ from tenure.cli import show
 from tenure.cli.bound import bound_told, given_bound
 from tenure.cli.common import AsJson, Dsn, Schema, group, opened
 from tenure.cli.failures import Exit
+from tenure.cli.holds import held_by, held_told
 from tenure.errors import ConfigError, UnknownKind
 
 if TYPE_CHECKING:
-    from tenure.store.protocol import KindRow, QueueRow, QueueStatus
+    from tenure.store.protocol import Hold, KindRow, QueueRow, QueueStatus
 
 queue_app = group("Look at queues, pause, drain and move them, set owner, promise, retention and how much they hold.")
-kind_app = group("Look at kinds, and override what they declare.")
+kind_app = group("Look at kinds, pause them, and override what they declare.")
 
 _RESET = "none"
-_STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
-_LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
+_STATUS = (
+    *("queue", "pending", "held", "scheduled", "gated", "suspect", "running", "overdue"),
+    *("dead", "lag", "workers", "owner"),
+)
+_LEAST = ("held", "gated", "owner", "suspect", "overdue", "workers", "scheduled")
 _SETTINGS = (
     *("queue", "paused", "owner", "slo", "retention", "draining", "bound", "when full"),
     *("retry", "dead", "scheduled"),
@@ -41,9 +45,9 @@ class Behind(StrEnum):
 def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
     """Show every queue in figures.
 
-    pending could run now; scheduled waits for its time, gated for another job or a limit; suspect counts those of them
-    that run alone after a crash; running counts overdue ones, too, whose lease has ended; lag is how long the oldest
-    pending job waits.
+    pending could run now, held are those of them whose kind workers leave alone; scheduled waits for its time, gated for
+    another job or a limit; suspect counts those of them that run alone after a crash; running counts overdue ones, too,
+    whose lease has ended; lag is how long the oldest pending job waits.
     """
     from tenure.store.protocol import Status
 
@@ -248,12 +252,12 @@ def print_answers(told: dict[str, str], as_json: bool) -> None:
 
 @kind_app.command("list", epilog="Example: tenure kind list --json")
 def list_kinds(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
-    """Show the registered kinds: what they declare, and what operators have set, which wins."""
-    from tenure.store.protocol import ListKinds
+    """Show the registered kinds: what they declare, what operators have set, which wins, and by what they are held."""
+    from tenure.store.protocol import ListHolds, ListKinds
 
     with opened(dsn, schema) as app:
-        kinds = app.store.run(ListKinds())
-    _print_kinds(kinds, as_json)
+        kinds, held = app.store.run(ListKinds()), app.store.run(ListHolds())
+    _print_kinds(kinds, held, as_json)
 
 
 @kind_app.command("set", epilog="Example: tenure kind set mail.send_receipt --max-attempts 20 --lease none")
@@ -272,7 +276,7 @@ def set_kind(
 ) -> None:
     """Override what a kind declares: for jobs that are accepted (attempts, keys) or claimed (lease) from now on."""
     from tenure.registered import find
-    from tenure.store.protocol import ListKinds, SetKind
+    from tenure.store.protocol import ListHolds, ListKinds, SetKind
 
     given = {"max_attempts": max_attempts, "lease": lease, "key_ttl": key_ttl}
     values = {field: _operator(field, text) for field, text in given.items() if text is not None}
@@ -283,14 +287,14 @@ def set_kind(
         now = find(kinds, name).name
         if not app.store.run(SetKind(now, values)):
             raise UnknownKind(f"Kind {now!r} is not there any more.")
-        kinds = app.store.run(ListKinds(now))
-    _print_kinds([kind for kind in kinds if kind.name == now], as_json)
+        kinds, held = app.store.run(ListKinds(now)), app.store.run(ListHolds())
+    _print_kinds([kind for kind in kinds if kind.name == now], held, as_json)
 
 
 def _status_row(queue: QueueStatus) -> tuple[object, ...]:
     dead = ", ".join(f"{number} {reason}" for reason, number in sorted(queue.dead.items()))
     name = f"{queue.queue} (paused)" if queue.paused else queue.queue
-    counts = (queue.pending, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
+    counts = (queue.pending, queue.held, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
     return (name, *counts, dead or "0", show.span(queue.lag), queue.workers, queue.owner)
 
 
@@ -326,20 +330,21 @@ def _operator(field: str, text: str) -> float | int | None:
     return checked
 
 
-def _print_kinds(kinds: list[KindRow], as_json: bool) -> None:
+def _print_kinds(kinds: list[KindRow], held: list[Hold], as_json: bool) -> None:
     if as_json:
         for kind in kinds:
-            show.json_line(kind._asdict())
+            show.json_line(kind._asdict() | {"held": [hold._asdict() for hold in held_by(kind, held)]})
     elif kinds:
-        columns = ("kind", "version", "queue", *_OPERABLE, "effect", "older names")
-        show.table(columns, map(_kind_row, kinds), least=("older names", "effect", "queue"))
+        columns = ("kind", "version", "queue", *_OPERABLE, "held", "effect", "older names")
+        rows = [_kind_row(kind, held_told(held_by(kind, held))) for kind in kinds]
+        show.table(columns, rows, least=("older names", "effect", "queue"))
     else:
         show.note("No kinds are registered yet: tenure migrate module:app, or start a worker.")
 
 
-def _kind_row(kind: KindRow) -> tuple[object, ...]:
+def _kind_row(kind: KindRow, held: str) -> tuple[object, ...]:
     values = (_value(field, kind.policy.get(field), kind.operator.get(field)) for field in _OPERABLE)
-    return (kind.name, kind.version, kind.queue, *values, kind.effect, ", ".join(kind.aliases))
+    return (kind.name, kind.version, kind.queue, *values, held, kind.effect, ", ".join(kind.aliases))
 
 
 def _value(field: str, declared: Any, operator: Any) -> str:

@@ -29,6 +29,7 @@ from tenure.store import protocol as ops
 from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
 from tenure.store.memory_bounds import SHED, room
+from tenure.store.memory_holds import MemoryHolds
 from tenure.store.memory_rows import Effect, Key, Row, over, under
 
 T = TypeVar("T")
@@ -72,6 +73,7 @@ class MemoryStore:
         self._kinds: dict[tuple[str, int], ops.KindRow] = {}
         self._queues: dict[str, ops.QueueRow] = {}
         self._workers: dict[UUID, tuple[ops.SeeWorker, datetime]] = {}
+        self._holds = MemoryHolds()
         self._seq = itertools.count(1)
         self._lock = threading.Lock()
         self._at = self.now()  # the moment of the operation that is running
@@ -90,7 +92,7 @@ class MemoryStore:
         """Nothing to close; for those who close their store."""
 
     def shift(self, seconds: float) -> None:
-        """Let time pass by moving every deadline of live jobs, keys and dedup rows so many seconds into the past."""
+        """Let time pass by moving every deadline of live jobs, keys, dedup rows and holds so many seconds into the past."""
         by = timedelta(seconds=seconds)
         with self._lock:
             for row in self.hot.values():
@@ -99,6 +101,7 @@ class MemoryStore:
             timed: list[Row | Key | Effect] = [*self.hot.values(), *self._keys.values(), *self._effects.values()]
             for row_or_key in timed:
                 row_or_key.expires_at = row_or_key.expires_at and row_or_key.expires_at - by
+            self._holds.shift(by)
 
     @singledispatchmethod
     def _do(self, op: Any) -> Any:
@@ -506,6 +509,7 @@ class MemoryStore:
         pending = list(self._hot(name, State.PENDING))
         running = list(self._hot(name, State.RUNNING))
         due = [row for row in pending if self._due(row)]
+        held = self._holds.held(self._at, self._sorted_kinds())
         waits = [(self._at - row.available_at).total_seconds() for row in due if not over(row.expires_at, self._at)]
         return ops.QueueStatus(
             queue=name,
@@ -520,6 +524,7 @@ class MemoryStore:
             dead=dict(Counter(row.reason or "" for row in self.dead.values() if row.queue == name)),
             lag=max(waits, default=None),
             workers=sum(name in worker.queues for worker, seen in self._workers.values() if seen > self._at - PRESENCE),
+            held=sum(row.kind in held for row in due),
         )
 
     # ----------------------------------------------------------------------------------------------- housekeeping
@@ -717,6 +722,21 @@ class MemoryStore:
             if changed[name]:
                 self._queues[name] = self._queue(name)._replace(draining=op.draining)
         return changed
+
+    @_do.register(ops.ListHolds)
+    @_do.register(ops.PauseKinds)
+    @_do.register(ops.ThrottleKinds)
+    @_do.register(ops.RegisterBreakers)
+    @_do.register(ops.ListBreakers)
+    @_do.register(ops.CountCalls)
+    @_do.register(ops.OpenBreaker)
+    @_do.register(ops.ProbeBreaker)
+    @_do.register(ops.KeepProbe)
+    @_do.register(ops.CloseBreaker)
+    @_do.register(ops.ReopenBreaker)
+    @_do.register(ops.SetBreakers)
+    def _hold(self, op: ops.Op[Any]) -> Any:
+        return self._holds.do(op, self._at, self._sorted_kinds())
 
     @_do.register(ops.Move)
     @_do.register(ops.MoveSuspects)

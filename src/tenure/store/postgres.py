@@ -307,7 +307,7 @@ class PostgresStore:
 _HANDS_OVER = (p.Complete, p.CompleteEffects, p.Retry, p.Throttle, p.Snooze, p.Bury, p.Sweep)
 """What may admit the next job of an ordering key, and says where it is to stand."""
 
-_SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep)
+_SILENT = (p.SeeWorker, p.ForgetWorker, p.Keep, p.ThrottleKinds, p.RegisterBreakers)
 """What has no answer. Of all else an answer is read, also in a pipeline, where it is not there at once."""
 
 _UNKEEPABLE = frozenset(
@@ -513,6 +513,18 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
     p.ListQueues: lambda _, rows: list(map(p.QueueRow._make, rows)),
     p.PauseQueues: _mapping,
     p.DrainQueues: _mapping,
+    p.ListHolds: lambda _, rows: list(map(p.Hold._make, rows)),
+    p.PauseKinds: _mapping,
+    p.ThrottleKinds: _none,
+    p.RegisterBreakers: _none,
+    p.ListBreakers: lambda _, rows: list(map(p.BreakerRow._make, rows)),
+    p.CountCalls: lambda _, rows: p.Counted._make(rows[0]) if rows else None,
+    p.OpenBreaker: _any,
+    p.ProbeBreaker: lambda _, rows: rows[0][0] if rows else None,
+    p.KeepProbe: _any,
+    p.CloseBreaker: _any,
+    p.ReopenBreaker: _any,
+    p.SetBreakers: _mapping,
     p.Move: lambda _, rows: list(map(p.Moved._make, rows)),
     p.MoveSuspects: lambda _, rows: list(map(p.Moved._make, rows)),
     p.Measure: lambda _, rows: bool(rows[0][0]),
@@ -526,7 +538,7 @@ _READ: dict[type[p.Op[Any]], Callable[[Any, Rows], Any]] = {
 
 _FIELDS = {op: tuple(field.name for field in fields(cast(Any, op))) for op in (*_READ, p.Upkeep)}
 _BATCHES = {
-    op: [name for name in names if name in ("jobs", "items", "leases", "ids", "kinds", "known")]
+    op: [name for name in names if name in ("jobs", "items", "leases", "ids", "kinds", "known", "names")]
     for op, names in _FIELDS.items()
 }
 

@@ -622,7 +622,10 @@ class ListDead(Op[list[Record]]):
 
 
 class QueueStatus(NamedTuple):
-    """One queue in figures: all are counts of jobs, but ``lag``: seconds the oldest job waits that could run now."""
+    """One queue in figures: all are counts of jobs, but ``lag``: seconds the oldest job waits that could run now.
+
+    ``held`` are those of ``pending`` whose kind is held, see ``Hold``.
+    """
 
     queue: str
     owner: str | None
@@ -636,6 +639,7 @@ class QueueStatus(NamedTuple):
     dead: dict[str, int]
     lag: float | None
     workers: int
+    held: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -758,6 +762,221 @@ class DrainQueues(Op[dict[str, bool]]):
 
     queues: Sequence[str] | None
     draining: bool = True
+
+
+# ------------------------------------------------------------------------------------------------- holds and breakers
+
+Cause = Literal["paused", "throttled", "open", "half_open"]
+"""Why workers leave something alone: of a kind ``paused`` or ``throttled``, of a downstream the state of its breaker."""
+
+
+class Hold(NamedTuple):
+    """Something that workers leave alone.
+
+    Args:
+        what: ``kind``, or ``downstream`` for the kinds that call it.
+        since: when it began.
+        until: when it ends; of a breaker that is open, when a probe may begin, and of one that is half-open, how long its
+            worker has the right to probe. None: until somebody ends it.
+        remaining: the same in seconds from now.
+        who: which worker or operator made it.
+    """
+
+    what: Literal["kind", "downstream"]
+    name: str
+    cause: Cause
+    since: datetime
+    until: datetime | None
+    remaining: float | None
+    reason: str | None
+    who: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListHolds(Op[list[Hold]]):
+    """What workers leave alone at present. Claims do not look at it: who claims leaves the kinds out of what it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseKinds(Op[dict[str, bool]]):
+    """Have workers leave the jobs of kinds alone, or take them again. Touches no job: what is running ends, and jobs are
+    accepted as before. To take them again ends every hold of the kinds, also one by a throttle.
+
+    Answers each of the kinds that are known, and whether this has changed it.
+    """
+
+    kinds: Sequence[str]
+    paused: bool = True
+    reason: str | None = None
+    who: str | None = None
+
+
+class Slowed(NamedTuple):
+    """A kind that is to be left alone for so many seconds from now."""
+
+    kind: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleKinds(Op[None]):
+    """Have workers leave the jobs of kinds alone for a while; a hold that lasts longer already stays as it is."""
+
+    items: Sequence[Slowed]
+    reason: str | None = None
+    who: str | None = None
+
+
+class Declared(NamedTuple):
+    """A downstream as it was declared, see ``tenure.downstream``."""
+
+    name: str
+    policy: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBreakers(Op[None]):
+    """Make downstreams known; the state of their breakers stays as it is."""
+
+    items: Sequence[Declared]
+
+
+class BreakerRow(NamedTuple):
+    """The breaker of a downstream.
+
+    Args:
+        policy: as declared.
+        epoch: rises with each transition.
+        since: when it closed, or opened.
+        until, reason, who: as of a ``Hold``.
+        calls, failures: in its window, as they were counted last.
+        streak: failures since the last call that did not fail.
+        kinds: that call it.
+    """
+
+    name: str
+    policy: dict[str, Any]
+    state: Literal["closed", "open", "half_open"]
+    epoch: int
+    since: datetime
+    until: datetime | None
+    reason: str | None
+    who: str | None
+    calls: int
+    failures: int
+    streak: int
+    kinds: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListBreakers(Op[list[BreakerRow]]):
+    """The breakers of all downstreams that were declared, by name."""
+
+
+class Counted(NamedTuple):
+    """What the window of a breaker holds, and by which epoch that may be judged."""
+
+    epoch: int
+    calls: int
+    failures: int
+    streak: int
+
+
+@dataclass(frozen=True, slots=True)
+class CountCalls(Op[Counted | None]):
+    """Add calls to the window of a breaker that is closed; None: it is not, or not known, and nothing was added.
+
+    Args:
+        calls, failures: of these so many failed.
+        streak: failures since the last of these calls that did not fail.
+        window: its length, seconds; what is older is forgotten, by tenths of it.
+    """
+
+    name: str
+    calls: int
+    failures: int
+    streak: int
+    window: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBreaker(Op[bool]):
+    """closed -> open; False: the epoch is another one by now.
+
+    Args:
+        seconds: until a probe may begin.
+    """
+
+    name: str
+    epoch: int
+    seconds: float
+    reason: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeBreaker(Op[int | None]):
+    """open -> half-open, when its time has come: answers the epoch that gives the right to probe, None to all others.
+
+    A right that has run out is taken over.
+
+    Args:
+        seconds: how long the right lasts, unless it is kept.
+    """
+
+    name: str
+    seconds: float
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeepProbe(Op[bool]):
+    """Have the right to probe last so many seconds from now; False: it is lost."""
+
+    name: str
+    epoch: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloseBreaker(Op[bool]):
+    """half-open -> closed, by who has the right to probe; False: it is lost. The window begins anew."""
+
+    name: str
+    epoch: int
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenBreaker(Op[bool]):
+    """half-open -> open, by who has the right to probe; False: it is lost.
+
+    Args:
+        seconds: until the next probe may begin.
+        reason: None leaves the one that there is.
+    """
+
+    name: str
+    epoch: int
+    seconds: float
+    reason: str | None
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetBreakers(Op[dict[str, bool]]):
+    """Open breakers until they are closed by this, or close them.
+
+    Answers each that is known, and whether this has changed it.
+
+    Args:
+        opened: False to close them.
+    """
+
+    names: Sequence[str]
+    opened: bool
+    reason: str | None = None
+    who: str | None = None
 
 
 class Moved(NamedTuple):

@@ -14,14 +14,19 @@ _PAUSE = 0.1
 
 
 async def nothing_left(
-    store: PostgresStore, queues: Iterable[str], known: Callable[[], list[Known]], leases: Leases
+    store: PostgresStore,
+    queues: Iterable[str],
+    known: Callable[[], list[Known]],
+    held: Callable[[], list[Known]],
+    leases: Leases,
 ) -> int:
-    """Wait for it; answers how many jobs come later (scheduled, retries).
+    """Wait for it; answers how many jobs come later (scheduled, retries, and those of kinds that are held).
 
     Args:
         store: where to look.
         queues: which are worked on.
         known: kinds that this worker can run.
+        held: kinds that it is to leave alone at present.
         leases: what it holds itself; nothing is asked while there is something.
     """
     while True:
@@ -30,7 +35,8 @@ async def nothing_left(
             continue
         try:
             left = [await store.arun(Waiting(queue, known())) for queue in queues]
+            if not sum(one.now for one in left):
+                behind = [await store.arun(Waiting(queue, held())) for queue in queues]
+                return sum(one.later for one in left) + sum(one.now + one.later for one in behind)
         except TenureError:
             continue
-        if not sum(one.now for one in left):
-            return sum(one.later for one in left)

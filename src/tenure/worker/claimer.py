@@ -17,7 +17,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
@@ -31,6 +30,7 @@ from tenure.store.explained import ran_out_of_time
 from tenure.store.postgres import PostgresStore
 from tenure.store.protocol import Adopt, Claim, ClaimSuspects, Known, Now
 from tenure.worker.at_length import AtLength
+from tenure.worker.breakers import Breakers, Probe
 from tenure.worker.leases import Held, Leases
 from tenure.worker.lows import Lows
 from tenure.worker.options import LONGEST_PREFETCH
@@ -47,15 +47,16 @@ _OUTAGE = (0.25, 5.0)  # seconds between two tries while the database is away, f
 
 
 class Lanes(NamedTuple):
-    """What this worker can run, with the leases that apply now."""
+    """What this worker can run, with the leases that apply now; ``held`` is what it is to leave alone."""
 
     here: list[Known]
     child: list[Known]
     batches: dict[Kind, list[Known]]
+    held: dict[Kind, list[Known]]
 
     @property
     def all(self) -> list[Known]:
-        """All of them."""
+        """All of them, but what is held."""
         return [*self.here, *self.child, *chain.from_iterable(self.batches.values())]
 
 
@@ -71,6 +72,7 @@ class Claimer:
         worker: who claims.
         prefetch: jobs claimed ahead; None adapts.
         rung: called when somebody has told that there is work.
+        breakers: for whose probes jobs are claimed.
         counts: ``claimed``, ``stragglers``.
         at_length: of ``lows``.
         hint: look behind what was claimed already, see ``lows``.
@@ -88,6 +90,7 @@ class Claimer:
         worker: UUID,
         prefetch: int | None,
         at_length: AtLength,
+        breakers: Breakers,
         hint: bool = True,
         rung: Callable[[], None] = lambda: None,
     ) -> None:
@@ -99,6 +102,7 @@ class Claimer:
         self._queues = queues
         self._worker = worker
         self._prefetch = prefetch
+        self._breakers = breakers
         self.lows = Lows(store, self._lanes_claimed, counts, self.wake, runner.release_unstarted, at_length, on=hint)
         self._woken = asyncio.Event()
         self._on_rung = rung
@@ -110,7 +114,7 @@ class Claimer:
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
-        self.lanes = Lanes([], [], {})
+        self.lanes = Lanes([], [], {}, {})
 
     def wake(self) -> None:
         """There may be work: look now, and everywhere."""
@@ -193,6 +197,8 @@ class Claimer:
         self._crowded = False
         for queue in queues:
             found |= await self._in_children(queue)
+        for probe in self._breakers.wanted():
+            found |= await self._probe(probe, queues)
         return found
 
     def _long_full(self) -> bool:
@@ -229,17 +235,39 @@ class Claimer:
 
     def _lane(self, kind: Kind | None) -> tuple[str, list[Known]]:
         """Where jobs of a batch kind are claimed, or single ones; no kind has a name with a space."""
-        return ("here", self.lanes.here) if kind is None else (f"batch {kind.name}", self.lanes.batches[kind])
+        return ("here", self.lanes.here) if kind is None else (f"batch {kind.name}", self.lanes.batches.get(kind, []))
 
     async def _in_children(self, queue: str) -> bool:
         """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
         found = False
-        ours = partial(self._claim, queue, "child", self.lanes.child)
-        for claim in random.sample([ours, partial(self._suspects, queue)], 2):
+        for claim in random.sample([self._in_child, self._suspects], 2):
             if (free := self._runner.free_children) > 0:
-                found |= await claim(free)
+                found |= await claim(queue, free)
         self._crowded |= self._runner.free_children <= 0
         return found
+
+    async def _probe(self, probe: Probe, queues: list[str]) -> bool:
+        """Jobs that try whether a downstream answers again, as many as are wanted and there is room for, suspects last."""
+        left, asked = probe.left, True
+        for queue in queues:
+            for kind in random.sample(probe.kinds, len(probe.kinds)):
+                child = kind.runs == "child"
+                room = self._runner.free_children if child else self._runner.free
+                asked &= room > 0
+                if (limit := min(probe.left, room)) > 0:
+                    name = "child" if child else self._lane(kind if kind.items is not None else None)[0]
+                    lows = self.lows.held_from(kind.name, queue, name)
+                    known = self.lanes.held.get(kind, [])
+                    await self._taken(Claim(queue, known, limit, uuid.uuid4(), self._worker, lows), probe=probe)
+            known = [one for kind in probe.kinds for one in self.lanes.held.get(kind, [])]
+            if (limit := min(probe.left, self._runner.free_children)) > 0:
+                await self._taken(ClaimSuspects(queue, known, limit, uuid.uuid4(), self._worker), probe=probe)
+        if probe.left < left:
+            return True
+        if asked:
+            self._breakers.nothing(probe)
+        self._full |= not asked
+        return False
 
     def _wanted_ahead(self) -> int:
         """How many to claim ahead now: up to the target, once what is waiting is less than half of it."""
@@ -270,10 +298,13 @@ class Claimer:
         lane.claimed(jobs, begin, limit, ahead=ahead)
         return bool(jobs)
 
+    async def _in_child(self, queue: str, limit: int) -> bool:
+        return await self._claim(queue, "child", self.lanes.child, limit)
+
     async def _suspects(self, queue: str, limit: int) -> bool:
         return bool(await self._taken(ClaimSuspects(queue, self.lanes.all, limit, uuid.uuid4(), self._worker)))
 
-    async def _taken(self, op: Claim | ClaimSuspects, *, ahead: bool = False) -> list[Job]:
+    async def _taken(self, op: Claim | ClaimSuspects, *, ahead: bool = False, probe: Probe | None = None) -> list[Job]:
         point("claim.before")
         sent = time.monotonic()
         try:
@@ -284,7 +315,7 @@ class Claimer:
         if jobs:
             point("claim.after_commit")
         idle = self._runner.free == self._runner.slots
-        self._hold(jobs, op.token, sent, ahead=ahead)
+        self._hold(jobs, op.token, sent, ahead=ahead, probe=probe)
         if jobs and idle and self._kind(jobs[0].kind).items is None:
             await asyncio.sleep(0)  # the first one begins before we look for more; a batch, while we look
         return jobs
@@ -299,11 +330,16 @@ class Claimer:
                 log.info("adopted %d jobs of a claim whose answer was lost", len(jobs))
             self._hold(jobs, token, sent, ahead=True)
 
-    def _hold(self, jobs: list[Job], token: UUID, sent: float, *, ahead: bool) -> None:
+    def _hold(self, jobs: list[Job], token: UUID, sent: float, *, ahead: bool, probe: Probe | None = None) -> None:
         kinds = {name: self._kind(name) for name in {job.kind for job in jobs}}
         held = [Held(job, kinds[job.kind], token, sent) for job in jobs]
         self._counts["claimed"] += len(held)
         self._leases.add(held)
+        if probe is not None:
+            probe.claimed(held)
+        elif self.lanes.held:
+            self._runner.give_back([one for one in held if one.kind in self.lanes.held])
+            held = [one for one in held if one.kind not in self.lanes.held]
         self._runner.take(held, ahead=ahead)
 
     def _lanes_claimed(self) -> list[tuple[str, str, list[Known]]]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import cast
 from uuid import UUID
 
@@ -28,9 +29,19 @@ class Endings:
         leases: what needs none leaves it.
         counts: ``done``, ``failed``, ``snoozed``, ``duplicate`` ...
         worker: this worker's name, for the history.
+        told: called with each attempt that says something of its downstream or kind: of kinds that have a downstream, and
+            those that have failed.
     """
 
-    def __init__(self, settler: Settler, leases: Leases, counts: Counter[str], worker: str) -> None:
+    def __init__(
+        self,
+        settler: Settler,
+        leases: Leases,
+        counts: Counter[str],
+        worker: str,
+        told: Callable[[Held, Outcome], None],
+    ) -> None:
+        self._told = told
         self._settler = settler
         self._leases = leases
         self._counts = counts
@@ -46,6 +57,8 @@ class Endings:
     def _settle_batch(self, batch: Batch, ends: Ends) -> None:
         if ends is DONE and not batch.told:  # most batches
             self._counts["done"] += len(batch.jobs)
+            for held in batch.jobs if batch.kind.downstream is not None else ():
+                self._told(held, DONE)
             self._settler.put_all(Complete, [(held, Completion(held.job.id, held.token, None)) for held in batch.jobs])
             return
         if not isinstance(ends, Outcome) or len(batch.jobs) == 1:
@@ -84,6 +97,8 @@ class Endings:
 
         A handler that says "not yet" has not failed, unless it has said so too often.
         """
+        if outcome.verdict is not None or held.kind.downstream is not None:
+            self._told(held, outcome)
         asked = settlement(held.job, held.token, outcome, held.kind.policy, random.uniform, self._worker)
         snoozed = asked is not None and asked[0] is Snooze
         self._counts["snoozed" if snoozed else outcome.end] += 1

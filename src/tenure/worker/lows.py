@@ -164,6 +164,19 @@ class Lane:
         self.lows, self.ahead = list(EVERYTHING), list(EVERYTHING)
         self.behind.clear()
 
+    def back_to(self, lows: Sequence[Low]) -> Lane:
+        """One that begins there, or where this one does, whichever is earlier. What is on its way teaches this one."""
+        behind = self.behind | {priority for priority, low in enumerate(lows) if self.ahead[priority] != low}
+        return Lane(_earlier(self.lows, lows), _earlier(self.ahead, lows), behind, self.pace, self.full)
+
+
+def _earlier(some: Sequence[Low], others: Sequence[Low]) -> list[Low]:
+    """Of each priority the one that hides less."""
+    return [
+        Low() if None in (one.low_at, other.low_at) else min(one, other)
+        for one, other in zip(some, others, strict=True)
+    ]
+
 
 def _before(one: Low, other: Low) -> bool:
     return other.low_at is not None and one.low_at is not None and one < other
@@ -205,6 +218,7 @@ class Lows:
         self._at_length = at_length
         self._on = on
         self._lanes: defaultdict[tuple[str, str], Lane] = defaultdict(Lane)
+        self._held: dict[str, dict[tuple[str, str], list[Low]]] = {}  # where lanes began when a kind began to be held
         self._idle = asyncio.Event()
 
     def lane(self, queue: str, name: str) -> Lane:
@@ -222,6 +236,20 @@ class Lows:
         kinds = [kind.kind for *where, known in self._known() if where == [queue, "here"] for kind in known]
         return json.dumps({"kinds": kinds, "at": {str(p): at.isoformat() for p, at in lane.fronts.items()}})
 
+    def hold(self, kind: str) -> None:
+        """From now on claims leave a kind alone, and go on behind its jobs: remember where they stand."""
+        self._held[kind] = {where: _earlier(lane.lows, lane.ahead) for where, lane in self._lanes.items()}
+
+    def let_go(self, kind: str) -> None:
+        """Claims take the jobs of a kind again: they begin where they did when it began to be held, or at the first job."""
+        held = self._held.pop(kind, {})
+        for where, lane in list(self._lanes.items()):
+            self._lanes[where] = lane.back_to(held.get(where, EVERYTHING))
+
+    def held_from(self, kind: str, queue: str, name: str) -> Sequence[Low]:
+        """Where looking for jobs of a kind begins that is held."""
+        return self._held.get(kind, {}).get((queue, name), EVERYTHING)
+
     def idle(self) -> None:
         """There is nothing else to do: look now, as far as the pace allows."""
         self._idle.set()
@@ -233,8 +261,8 @@ class Lows:
                 await asyncio.wait_for(self._idle.wait(), PAUSE)
             pause = 0.0 if self._idle.is_set() else PAUSE
             self._idle.clear()
-            for queue, name, known in self._known():
-                lane = self._lanes[queue, name]
+            # Lanes and kinds of one moment: what is learned of fewer kinds is not for a lane that was made since.
+            for queue, name, known, lane in [(*one, self._lanes[one[:2]]) for one in self._known()]:
                 everything = lane.full.due(EVERYTHING_PAUSE)
                 if known and (everything or lane.pace.due(pause)):
                     await self._look(queue, name, known, lane, everything=everything)

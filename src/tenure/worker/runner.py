@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -286,6 +286,18 @@ class Runner:
         for held in [*self.waiting, *self.gathering.jobs(), *jobs_of(self.first)]:
             if queue in (None, held.job.queue):
                 self.stop(held, "shutdown")
+
+    def release_unstarted_of(self, kinds: Collection[Kind], *, but: Callable[[Held], bool]) -> None:
+        """Give back all of these kinds that was claimed and not started, except for some."""
+        for held in [*self.waiting, *self.gathering.jobs(), *jobs_of(self.first)]:
+            if held.kind in kinds and not but(held):
+                self.stop(held, "shutdown")
+
+    def give_back(self, held: Iterable[Held]) -> None:
+        """Give back what was claimed and is not to be run."""
+        for one in held:
+            one.cancel = "shutdown"
+            self._endings.settle(one, Outcome("released"))
 
     def stop_all(self) -> None:
         """Stop everything that runs."""

@@ -14,6 +14,7 @@ import time
 import uuid
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 from tenure.app import Tenure
@@ -25,16 +26,19 @@ from tenure.kind import Kind
 from tenure.store import protocol as ask
 from tenure.worker.at_length import AtLength
 from tenure.worker.attempt import Attempts
+from tenure.worker.breakers import Breakers
 from tenure.worker.burst import nothing_left
 from tenure.worker.children import Children
 from tenure.worker.claimer import Claimer, Lanes
 from tenure.worker.dead_letters import DeadLetters
 from tenure.worker.endings import Endings
 from tenure.worker.heartbeat import Heartbeat
+from tenure.worker.holds import Changed, Holds
 from tenure.worker.hooks import run_harmless, run_hooks
 from tenure.worker.housekeeping import Housekeeping
 from tenure.worker.leases import Held, Leases
 from tenure.worker.options import LOCK_PATIENCE, Exit, Options
+from tenure.worker.outcome import Outcome
 from tenure.worker.presence import Presence
 from tenure.worker.promoter import Promoter
 from tenure.worker.runner import Runner
@@ -93,11 +97,24 @@ class Worker:
         self._effects = Effects(self._store, self._threads, prepare=self._app.pooler is None)
         self._children = Children(self._target, self._store.dsn, self._app.schema, self._options.child_slots)
         self._dead_letters = DeadLetters(self._app, self._store)
+        kinds = list(self._app.kinds.values())
+        self._breakers = Breakers(
+            self._store,
+            self._app.downstreams,
+            kinds,
+            self.name,
+            self._leases,
+            self.counts,
+            opened=lambda name: self._holds.opened(name),
+            look=lambda: self._holds.ask(),
+            claim=lambda: self._claimer.wake(),
+        )
+        self._holds = Holds(self._store, kinds, self.name, self.counts, self._breakers.learn, self._on_held)
         self._settler = Settler(self._store, self._leases, self.counts, self._on_settled)
         self._runner = Runner(
             Attempts(self._app, self._effects, self._threads),
             self._children,
-            Endings(self._settler, self._leases, self.counts, self.name),
+            Endings(self._settler, self._leases, self.counts, self.name, self._on_ended),
             self._leases,
             slots=self._options.concurrency,
             on_room=self._on_room,
@@ -114,8 +131,9 @@ class Worker:
             worker=self.id,
             prefetch=self._options.prefetch,
             at_length=self._at_length,
+            breakers=self._breakers,
             hint=self._options.hint,
-            rung=self._promoter.ring,
+            rung=self._on_rung,
         )
         self._store.front = self._claimer.lows.front
         sign = ask.SeeWorker(self.id, self.name, self._queues, self._options.concurrency)
@@ -132,6 +150,8 @@ class Worker:
 
     async def _live(self) -> Exit:
         await self._store.arun(ask.RegisterKinds(self._app.rows()))
+        await self._store.arun(self._app.breakers())
+        await self._holds.look()
         await self._present()
         await run_hooks(self._app.start_hooks)
         self._heartbeat.start()
@@ -158,13 +178,14 @@ class Worker:
         housekeeping = Housekeeping(
             self._store,
             self.counts,
-            shortest_lease=lambda: min(known.lease for known in self._claimer.lanes.all),
+            shortest_lease=lambda: min(known.lease for known in self._known()),
             on_swept=self._on_swept,
             present=self._present,
             at_length=self._at_length,
         )
         vital = [asyncio.create_task(self._settler.run()), asyncio.create_task(self._watch.run())]
         looks = [asyncio.create_task(self._claimer.lows.run()), asyncio.create_task(self._at_length.run())]
+        looks += [asyncio.create_task(self._holds.run()), asyncio.create_task(self._breakers.run())]
         self._tasks += [*housekeeping.tasks(self._queues), *self._promoter.tasks(), *looks, *vital]
         if self._options.burst:
             self._tasks.append(asyncio.create_task(self._end_of_burst()))
@@ -177,6 +198,7 @@ class Worker:
         stopping.cancel()
         self._runner.drain()
         self._claimer.stop()
+        self._breakers.drain()
         await asyncio.wait({claiming}, timeout=_LAST_MOMENTS)
         await _cancelled(claiming)
 
@@ -188,6 +210,7 @@ class Worker:
             self._runner.stop_all()
             await self._drained(_LAST_MOMENTS)
         await self._settled()
+        await self._breakers.leave()
         await self._dead_letters.told(_LAST_MOMENTS)
         left = len(self._runner.running)
         try:
@@ -243,14 +266,42 @@ class Worker:
         here: list[ask.Known] = []
         child: list[ask.Known] = []
         batches: dict[Kind, list[ask.Known]] = {}
+        held: dict[Kind, list[ask.Known]] = {}
         for kind in self._app.kinds.values():
             operator = self._presence.operator.get((kind.name, kind.version), {})
             known = kind.known(float(operator.get("lease", kind.policy.lease)))
-            if kind.items is not None:
+            if kind in self._holds.held:
+                held[kind] = known
+            elif kind.items is not None:
                 batches[kind] = known
             else:
                 (child if kind.runs == "child" else here).extend(known)
-        return Lanes(here, child, batches)
+        return Lanes(here, child, batches, held)
+
+    def _known(self) -> list[ask.Known]:
+        """All that this worker can run, whether it is held or not."""
+        return [*self._claimer.lanes.all, *chain.from_iterable(self._claimer.lanes.held.values())]
+
+    def _on_held(self, changed: Changed) -> None:
+        for kind in changed.newly:
+            self._claimer.lows.hold(kind.name)
+        for kind in changed.freed:
+            self._claimer.lows.let_go(kind.name)
+        if changed.newly or changed.freed:
+            self._claimer.lanes = self._lanes()
+        self._runner.release_unstarted_of(changed.held, but=self._breakers.probes)
+        if changed.freed:
+            self._claimer.wake()
+
+    def _on_ended(self, held: Held, outcome: Outcome) -> None:
+        verdict = outcome.verdict
+        if verdict is not None and verdict.kind == "throttled" and verdict.after:
+            self._holds.throttled(held.kind, verdict.after)  # without a time it may be about this job alone
+        self._breakers.ended(held, outcome)
+
+    def _on_rung(self) -> None:
+        self._promoter.ring()
+        self._holds.ring()
 
     def _on_stuck(self, work: Work) -> None:
         log.critical("%s does not stop after its timeout; the worker drains and ends", work)
@@ -282,7 +333,11 @@ class Worker:
 
     async def _end_of_burst(self) -> None:
         self.counts["later"] = await nothing_left(
-            self._store, self._queues, lambda: self._claimer.lanes.all, self._leases
+            self._store,
+            self._queues,
+            lambda: self._claimer.lanes.all,
+            lambda: list(chain.from_iterable(self._claimer.lanes.held.values())),
+            self._leases,
         )
         self.stop()
 

@@ -1,10 +1,21 @@
 -- status: every queue that is known or holds anything, in figures, by the database's clock. Reads; changes nothing.
 with
+held (kinds) as materialized (
+    select array(
+        select distinct n
+        from tenure.kinds k
+        cross join lateral pg_catalog.unnest(k.aliases || k.name) n
+        where exists (select from tenure.holds h where h.kind in (n, k.name) and (h.until is null or h.until > now()))
+           or exists (select from tenure.breakers b where b.name = k.policy ->> 'downstream' and b.state <> 'closed')
+    )
+),
 live as (
     select j.queue,
            count(*) filter (where j.state = 'pending' and j.gate is null and j.available_at <= now()) as pending,
            count(*) filter (where j.state = 'pending' and j.gate is null and j.available_at > now()) as scheduled,
            count(*) filter (where j.state = 'pending' and j.gate is not null) as gated,
+           count(*) filter (where j.state = 'pending' and j.gate is null and j.available_at <= now()
+               and j.kind = any((select h.kinds from held h)::text[])) as held,
            count(*) filter (where j.state = 'pending' and j.suspect) as suspect,
            count(*) filter (where j.state = 'running') as running,
            count(*) filter (where j.state = 'running' and j.lease_until <= now()) as overdue,
@@ -30,7 +41,7 @@ names as (
 )
 select n.name, q.owner, coalesce(q.paused, false), coalesce(l.pending, 0), coalesce(l.scheduled, 0), coalesce(l.gated, 0),
        coalesce(l.suspect, 0), coalesce(l.running, 0), coalesce(l.overdue, 0), coalesce(d.by_reason, '{}'), l.lag,
-       coalesce(p.n, 0)
+       coalesce(p.n, 0), coalesce(l.held, 0)
 from names n
 left join tenure.queues q on q.name = n.name
 left join live l on l.queue = n.name
