@@ -15,7 +15,7 @@ import pytest
 from tenure.store.grants import Grants
 from tenure.store.memory import MemoryStore
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import DrainQueues, Op, PauseQueues, SetKind, SetQueue, Store
+from tenure.store.protocol import DrainQueues, Op, PauseQueues, SetKind, SetLimit, SetQueue, Store
 from tests.conftest import Server
 from tests.support.pgbouncer import PgBouncer, pooling
 from tests.support.roles import a_role, as_role
@@ -33,6 +33,10 @@ EMPTY = """
     delete from tenure.workers;
     delete from tenure.promoters;
     delete from tenure.order_looks;
+    delete from tenure.limits;
+    delete from tenure.limit_buckets;
+    delete from tenure.limit_shares;
+    delete from tenure.limit_looks;
 """
 
 
@@ -80,7 +84,11 @@ class WorkersStore(PostgresStore):
 
     def run(self, op: Op[T], conn: object = None) -> T:
         """As the owner what is the owner's."""
-        run = self._owner.run if isinstance(op, SetQueue | SetKind | PauseQueues | DrainQueues) else super().run
+        run = (
+            self._owner.run
+            if isinstance(op, SetQueue | SetKind | SetLimit | PauseQueues | DrainQueues)
+            else super().run
+        )
         return run(op, conn)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, migrate, moving, queues, worker
+from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, jobs, limits, migrate, moving, queues, worker
 from tenure.cli.failures import MEANING, Commands
 
 __all__ = ["app", "main"]
@@ -66,6 +66,7 @@ queues.queue_app.command(epilog=moving.DRAIN_EXAMPLES)(moving.drain)
 queues.queue_app.command(epilog=moving.MOVE_EXAMPLES)(moving.move)
 app.add_typer(queues.queue_app, name="queue")
 app.add_typer(queues.kind_app, name="kind")
+app.add_typer(limits.app, name="limit")
 app.add_typer(db.app, name="db")
 
 
