@@ -36,8 +36,8 @@ class Limit:
         concurrency: most jobs that have a permit at once: they run, or are about to.
         rate: permits in each ``per``, in the long run.
         per: the time that ``rate`` counts for, seconds.
-        burst: most permits that are saved up while there is nothing to do. In any time at most what the rate gives, and twice
-            the burst, start.
+        burst: most permits that are saved up while there is nothing to do. In any time at most what the rate gives,
+            and twice the burst, start.
         by: the argument by whose value jobs are counted separately, such as a tenant; None: all together.
         share: the argument by whose value jobs get fair shares of the permits; None: who comes first.
         weights: how much of the shares some values get; 1 where nothing is said.

@@ -1,8 +1,9 @@
 """Takes jobs for the free slots of this process, and no more than it can soon run.
 
 Lanes for each queue: jobs that run here one by one, those of them that have a limit, those of each batch kind, jobs whose
-kind runs in a child, and suspects, which always do. Batches are claimed for free slots, a whole one for each; so are jobs with
-a limit, since one that waits here would keep a permit from others. Jobs that run here one by one are also claimed ahead, as many as the slots are likely to finish within a second by the running mean of their durations: many for
+kind runs in a child, and suspects, which always do. Batches are claimed for free slots, a whole one for each; so are jobs
+with a limit, since one that waits here would keep a permit from others. The other jobs that run here one by one are also
+claimed ahead, as many as the slots are likely to finish within a second by the running mean of their durations: many for
 microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it; while much is claimed
 ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted by its token once the
 database answers again.
