@@ -37,7 +37,7 @@ insert into tenure.jobs (queue, id, kind, version, state, priority, attempts, cl
 values ('bench', gen_random_uuid(), 'held', 1, 'running', 5, 1, 1, 10, now(), now(), now(), now() + interval '1 day',
         gen_random_uuid(), '{}', 'exhausted', '', '')
 """
-"""A limit of one, and a job that has its permit for the rest of the day."""
+"""A limit of one, and a job that has its permit for a day."""
 
 
 class Waits(NamedTuple):
