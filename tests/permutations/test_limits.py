@@ -1,8 +1,8 @@
 """Limits: promote, settle, sweep, enqueue and what else gives a permit back or wants one, two and three sessions at once.
 
 Each session says one of them in a transaction and ends it, in every order. No more jobs than the limit allows have a permit
-at any moment, nothing fails, and the promoter waits for nobody; and when all have ended, the looks that were left are enough:
-no job is left waiting beside a free permit, though nobody looks at everything. Each interleaving has a limit of its own.
+at any moment, nothing fails, and the promoter waits for nobody; and when all have ended, the looks that were left are
+enough: no job is left waiting beside a free permit, though nobody looks at everything. Each has a limit of its own.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ MOST_ROWS = 12 * BATCH
 """More than any scan may read: some rows for each key, and what earlier statements of the test left dead."""
 
 _JOBS = """
-    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, limit_name,
-                             limit_key, share, gate)
+    insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload,
+                             limit_name, limit_key, share, gate)
     select 'q', gen_random_uuid(), 'work', 1, 5, 10, now() {when}, now(), '{{}}', {what}, 'limit'
     from generate_series(1, {many}) n;
 """

@@ -32,8 +32,8 @@ select exists (select from tenure.jobs where state = 'pending' and gate is null 
 
 _EXHAUSTED = """
 insert into tenure.limits (name, policy) values ('exhausted', '{"concurrency": 1}');
-insert into tenure.jobs (queue, id, kind, version, state, priority, attempts, claims, max_attempts, available_at, accepted_at,
-                         claimed_at, lease_until, token, payload, limit_name, limit_key, share)
+insert into tenure.jobs (queue, id, kind, version, state, priority, attempts, claims, max_attempts, available_at,
+                         accepted_at, claimed_at, lease_until, token, payload, limit_name, limit_key, share)
 values ('bench', gen_random_uuid(), 'held', 1, 'running', 5, 1, 1, 10, now(), now(), now(), now() + interval '1 day',
         gen_random_uuid(), '{}', 'exhausted', '', '')
 """

@@ -152,7 +152,7 @@ begin
         with locked as materialized (
             select j.id, j.queue
             from tenure.jobs j
-            where j.queue is not distinct from (args.pick).queue and j.id between (args.pick).id and (args.pick).id
+            where j.queue is not distinct from args.pick.queue and j.id between args.pick.id and args.pick.id
               and j.token is null and coalesce(j.gate, '') = 'limit'
             for update skip locked
         ),
@@ -171,9 +171,9 @@ begin
             queues := queues || pick.queue;
             bucket.virtual := pick.start;
             update tenure.limit_shares s
-            set tag = (args.pick).start + 1 / coalesce((args.settings -> 'weights' ->> (args.pick).share)::float8, 1)
+            set tag = args.pick.start + 1 / coalesce((args.settings -> 'weights' ->> args.pick.share)::float8, 1)
             where s.limit_name = any(array[args.limit_name]) and s.limit_key = any(array[args.limit_key])
-              and s.share = any(array[(args.pick).share]);
+              and s.share = any(array[args.pick.share]);
         end if;
     end loop;
 

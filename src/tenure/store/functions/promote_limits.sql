@@ -46,7 +46,7 @@ begin
                 (
                     select j.limit_key, j.share
                     from tenure.jobs j
-                    where j.limit_name = (args.one).name and j.gate = 'limit'
+                    where j.limit_name = args.one.name and j.gate = 'limit'
                     order by j.limit_key, j.share
                     limit 1
                 )
@@ -58,7 +58,7 @@ begin
                         (
                             select j.limit_key, j.share
                             from tenure.jobs j
-                            where j.limit_name = (args.one).name and j.limit_key = k.limit_key and j.gate = 'limit'
+                            where j.limit_name = args.one.name and j.limit_key = k.limit_key and j.gate = 'limit'
                               and j.share > k.share
                             order by j.share
                             limit 1
@@ -67,7 +67,7 @@ begin
                         (
                             select j.limit_key, j.share
                             from tenure.jobs j
-                            where j.limit_name = (args.one).name and j.limit_key > k.limit_key and j.gate = 'limit'
+                            where j.limit_name = args.one.name and j.limit_key > k.limit_key and j.gate = 'limit'
                             order by j.limit_key, j.share
                             limit 1
                         )
@@ -76,10 +76,10 @@ begin
                 ) n
             )
             insert into tenure.limit_looks (due_at, limit_name, limit_key, share)
-            select args.moment, (args.one).name, k.limit_key, k.share from every_key k;
-            update tenure.limits l set full_at = args.moment where l.name = any(array[(args.one).name]);
+            select args.moment, args.one.name, k.limit_key, k.share from every_key k;
+            update tenure.limits l set full_at = args.moment where l.name = any(array[args.one.name]);
             delete from tenure.limit_buckets b
-            where b.limit_name = any(array[(args.one).name]) and b.at < args.moment - (args.one).idle
+            where b.limit_name = any(array[args.one.name]) and b.at < args.moment - args.one.idle
               and not exists (
                   select from tenure.limit_shares s where s.limit_name = b.limit_name and s.limit_key = b.limit_key
               );
@@ -88,7 +88,7 @@ begin
             delete from tenure.limit_looks n
             where n.ctid = any(array(
                 select o.ctid from tenure.limit_looks o
-                where o.limit_name = (args.one).name and o.due_at <= args.moment
+                where o.limit_name = args.one.name and o.due_at <= args.moment
                 order by o.due_at, o.id
                 limit promote_limits.most
             ))
@@ -99,10 +99,10 @@ begin
         ),
         shares as (
             insert into tenure.limit_shares (limit_name, limit_key, share)
-            select distinct (args.one).name, s.limit_key, t.share
+            select distinct args.one.name, s.limit_key, t.share
             from seen s
             cross join lateral (values (s.share), ('')) as t(share)
-            where (args.one).shared or s.share <> ''
+            where args.one.shared or s.share <> ''
             on conflict do nothing
         )
         select (select count(*) from gone)::integer as looks, array_agg(distinct s.limit_key) as keys
