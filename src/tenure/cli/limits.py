@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 app = group("Look at limits, and override what kinds declare of them.")
 
 _RESET = "none"
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
 _COLUMNS = ("limit", "concurrency", "rate", "burst", "shares", "waiting", "admitted", "running")
 
 
@@ -130,10 +132,18 @@ def _row(limit: LimitRow) -> tuple[object, ...]:
     return (limit.name, *values, shares, limit.waiting, limit.admitted, limit.running)
 
 
+def _rate(a_second: float) -> str:
+    """A rate by the unit in which it is a whole number."""
+    for unit, seconds in _UNITS.items():
+        if (whole := round(a_second * seconds)) and math.isclose(a_second * seconds, whole):
+            return f"{whole} a {unit}"
+    return f"{a_second:g} a second"
+
+
 def _value(limit: LimitRow, field: str) -> str:
     """What holds, and where that was set by an operator, what was declared."""
     declared, operator = (
-        "" if value is None else f"{value:g} a second" if field == "rate" else str(value)
+        "" if value is None else _rate(value) if field == "rate" else str(value)
         for value in (limit.policy.get(field), limit.operator.get(field))
     )
     return f"{operator} (set; declared {declared or 'none'})" if operator else declared

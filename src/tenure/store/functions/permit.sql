@@ -81,7 +81,8 @@ begin
             where j.queue is not distinct from e.queue and j.id between e.id and e.id
             returning 1
         )
-        select held.used - count(*) as used, held.unstarted - count(*) as unstarted, 0 as early into args.held from back;
+        select (held.used - count(*))::integer as used, (held.unstarted - count(*))::integer as unstarted, 0 as early
+        into args.held from back;
     end if;
 
     room := least(most, coalesce(concurrency - held.used, most));
