@@ -79,7 +79,6 @@ class Walk:
         elif what == "pass":
             self._leapt += amount
             shift(self.store, amount)
-            self.running = [one for one in self.running if one.job.lease > 0]
         elif what == "promote":
             permit(self.store)
         elif what == "claim":
