@@ -70,7 +70,8 @@ class Limit:
             raise ConfigError("per= is no time.", hint='Write per="1s" or "1m".')
         object.__setattr__(self, "per", per)
         check_settings(self.settings)
-        for name, value in (("by", self.by), ("share", self.share)):
+        given: list[tuple[str, object]] = [("by", self.by), ("share", self.share)]  # whatever the annotations say
+        for name, value in given:
             if value is not None and not (isinstance(value, str) and value):
                 raise ConfigError(
                     f"{name}= is no name of an argument.", hint=f'Write {name}="tenant": the database reads it, too.'

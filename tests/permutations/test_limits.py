@@ -241,6 +241,10 @@ class Stage:
             self._guarded(place, said)
         assert not self.sessions.one(_LEFT_BEHIND, *[place.queue] * 2, CONCURRENCY), f"{said}: a job is left behind"
 
+    def close(self) -> None:
+        self.sessions.close()
+        self.store.close()
+
 
 _COME_DUE = """
     with soon as (

@@ -56,7 +56,7 @@ def declare(store: Store, limit: Limit) -> None:
 class Starts(NamedTuple):
     """So many that started between these moments."""
 
-    count: int
+    jobs: int
     after: float
     before: float
 
@@ -109,7 +109,7 @@ def test_in_any_time_no_more_start_than_the_rate_gives_and_twice_the_burst(
         for first in range(len(walk.starts)):
             started = 0
             for last in range(first, len(walk.starts)):
-                started += walk.starts[last].count
+                started += walk.starts[last].jobs
                 most = rate * (walk.starts[last].before - walk.starts[first].after) + 2 * burst
                 assert started <= most + 1e-6
 
@@ -134,7 +134,7 @@ def test_of_shares_that_always_have_jobs_each_gets_its_weight_to_within_a_turn(
         while sum(got.values()) < count:
             permit(store)
             taken = claim(store)
-            got.update(look(store, one.id).share for one in taken)
+            got.update(look(store, one.id).share or "" for one in taken)
             running += taken
             assert len(running) <= concurrency
             complete(store, running.pop(0))
