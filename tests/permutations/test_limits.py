@@ -300,7 +300,7 @@ PLANTS = {
         "functions/promote_limits.sql",
         {"continue when not pg_try_advisory_xact_lock(": "continue when false and not pg_try_advisory_xact_lock("},
         start="many",
-        told="have a permit",
+        told="have a permit|the promoter waits",
     ),
     "nor does a settlement": Plant(
         "functions/hand_permits.sql",

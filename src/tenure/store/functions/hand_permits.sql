@@ -8,9 +8,14 @@
 create or replace function tenure.hand_permits(names text[], keys text[]) returns integer
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+set jit = off
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 as $body$
 -- text {digest}
 declare
+    moment constant timestamptz := clock_timestamp();
     one record;
     asked text;
     mine boolean;
@@ -21,6 +26,19 @@ begin
             asked := one.name;
             mine := current_setting('transaction_isolation') = 'read committed'
                 and pg_try_advisory_xact_lock(hashtextextended('tenure.' || 'limit/' || one.name, 0));
+            if mine and exists (select from tenure.limits l where l.name = one.name and l.policy ? 'shared') then
+                -- Shares that have come a moment ago have their turn now; their looks are taken by a round.
+                insert into tenure.limit_shares (limit_name, limit_key, share)
+                select distinct l.limit_name, l.limit_key, l.share
+                from (
+                    select o.limit_name, o.limit_key, o.share
+                    from tenure.limit_looks o
+                    where o.limit_name = one.name and o.due_at <= moment
+                    order by o.due_at, o.id
+                    limit 100
+                ) l
+                on conflict do nothing;
+            end if;
         end if;
         if mine then
             handed := handed + tenure.permit(one.name, one.key);
