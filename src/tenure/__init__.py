@@ -40,6 +40,7 @@ from tenure.errors import (
 )
 from tenure.job import Job, Record, State
 from tenure.kind import Kind, Request
+from tenure.limits import Limit
 from tenure.policy import Backoff
 from tenure.ticket import Ticket
 
@@ -54,6 +55,7 @@ __all__ = [
     "JobFailed",
     "Kind",
     "LeaseLost",
+    "Limit",
     "MayDuplicate",
     "OutcomeUnknown",
     "PayloadTooLarge",

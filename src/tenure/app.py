@@ -20,6 +20,7 @@ from tenure.downstream import Downstream
 from tenure.errors import ConfigError
 from tenure.job import Job, Record
 from tenure.kind import Kind
+from tenure.limits import Limit
 from tenure.policy import Backoff, Duration, ErrorTypes, Policy
 from tenure.store.grants import Grants
 from tenure.store.postgres import PostgresStore
@@ -110,6 +111,7 @@ class Tenure:
         batch: int | None = None,
         linger: Duration | None = None,
         downstream: str | None = None,
+        limit: Limit | None = None,
         max_attempts: int = 10,
         backoff: Backoff | None = None,
         lease: Duration = "30s",
@@ -141,6 +143,8 @@ class Tenure:
                 each; the fields of the list's items are a job's arguments.
             linger: how long a batch that is not full waits for company, seconds; None: it starts with what there is.
             downstream: what it calls, declared by ``downstream``: while that fails, its jobs are left alone.
+            limit: how many of its jobs may run at once or start in a time, over all workers; shared with other kinds that
+                name the same one.
             max_attempts: claims a job may spend, crashes included.
             backoff: delay between attempts; default 5 s doubling to 1 h, with jitter.
             lease: the visibility timeout; a little above the p99. Heartbeats extend it while the handler runs.
@@ -193,6 +197,7 @@ class Tenure:
                 batch=batch,
                 linger=linger,
                 downstream=downstream,
+                limit=limit,
                 on_dead_letter=on_dead_letter,
             )
             self._register(kind)
@@ -205,6 +210,17 @@ class Tenure:
             taken = self.find(name)
             if taken is not None:
                 raise ConfigError(f"{name!r} is registered already, by {taken!r}.", hint="Give one of them a name=.")
+        for other in self.kinds.values():
+            if (
+                kind.limit
+                and other.limit
+                and kind.limit.name == other.limit.name
+                and kind.limit.settings != other.limit.settings
+            ):
+                raise ConfigError(
+                    f"{kind.name} and {other.name} share the limit {kind.limit.name!r}, and say different things of it.",
+                    hint="Make one Limit(...) and give it to both, or give one of them another name.",
+                )
         self.kinds[kind.name] = kind
 
     def downstream(
@@ -259,6 +275,7 @@ class Tenure:
                     "once_ttl": kind.policy.once_ttl,
                     "max_deferrals": kind.policy.max_deferrals,
                     "backoff": [kind.policy.backoff.base, kind.policy.backoff.cap, kind.policy.backoff.jitter],
+                    **({"limit": kind.limit.declared} if kind.limit else {}),
                     **({"dedup": True, "dedup_ttl": kind.policy.dedup_ttl} if kind.has_natural_key else {}),
                     **({"downstream": kind.downstream} if kind.downstream is not None else {}),
                 },

@@ -50,6 +50,7 @@ class NewJob(NamedTuple):
         replace: where the key's job is pending and was never claimed, change it instead of a conflict.
         wants_result: refuse the job where its result would be kept nowhere.
         order_key: jobs of one key run one at a time, in order of acceptance.
+        limit_key, share: what it counts by in its limit, where that goes by any; None without a limit.
     """
 
     id: UUID
@@ -64,6 +65,8 @@ class NewJob(NamedTuple):
     replace: bool = False
     wants_result: bool = False
     order_key: str | None = None
+    limit_key: str | None = None
+    share: str | None = None
 
     def __repr__(self) -> str:
         return quiet(self)
@@ -199,9 +202,10 @@ class Record(NamedTuple):
         history: JSON text: list of its last failures.
         result: JSON text of what its handler returned.
         ended_at: when it ended, or None.
-        gate: what it waits for beside time, or None: ``order`` is other jobs of its ordering key.
+        gate: what it waits for beside time, or None: ``order`` is other jobs of its ordering key, ``limit`` a permit.
         first_claimed_at: when it was claimed for the first time, or None.
         order_key: its ordering key, if it has one.
+        limit_name, limit_key, share: its limit, and what it counts by there, if it has one.
         blocks: it is dead, and the jobs behind it in its ordering key wait until it is redriven or discarded.
     """
 
@@ -236,6 +240,9 @@ class Record(NamedTuple):
     ended_at: datetime | None
     first_claimed_at: datetime | None
     order_key: str | None = None
+    limit_name: str | None = None
+    limit_key: str | None = None
+    share: str | None = None
     blocks: bool = False
 
     def __repr__(self) -> str:

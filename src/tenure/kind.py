@@ -7,6 +7,7 @@ handler cannot have parameters of those names.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from tenure.drivers import aborrow, borrow, require_queue
 from tenure.errors import ConfigError, InvalidArguments, Refused, TenureError
 from tenure.items import Items
 from tenure.job import Accepted, NewJob, Record
+from tenure.limits import Limit, counted
 from tenure.names import checked_name, uuid7
 from tenure.natural import NaturalKey
 from tenure.offer import aaccept, accept, headers_text, new_job, refusal, require_room, require_size
@@ -64,6 +66,7 @@ class Kind:
         batch: the handler gets a list of up to so many jobs; see ``Items``.
         linger: how long a batch that is not full waits for company.
         downstream: what it calls; its jobs are left alone while that fails.
+        limit: how many of its jobs may run at once, or start in a time.
         on_dead_letter: called with the job's ``Record`` when it is given up.
 
     Raises:
@@ -87,6 +90,7 @@ class Kind:
         batch: int | None = None,
         linger: Duration | None = None,
         downstream: str | None = None,
+        limit: Limit | None = None,
         on_dead_letter: Callable[[Record], Any] | None = None,
     ) -> None:
         self.app = app
@@ -106,6 +110,7 @@ class Kind:
         self.items = None if batch is None else Items(handler, batch, linger, name)
         self.arguments = self.items or Arguments(handler, effect=effect)
         self.downstream = downstream
+        self.limit = limit
         self.on_dead_letter = on_dead_letter
         self.is_async = inspect.iscoroutinefunction(handler)
         self.runs: Runs = "child" if cpu else "loop" if self.is_async else "thread"
@@ -114,6 +119,7 @@ class Kind:
                 f"{name} has a parameter {min(taken)!r}, which enqueue uses for itself.",
                 hint=f"Rename it; taken are {', '.join(sorted(OPTIONS))}.",
             )
+        _check_limit(name, limit, self.arguments)
         if dedup is not None and not effect:
             raise ConfigError(f"{name} has dedup=, but is no effect.", hint="Write effect=True, or leave it out.")
         self.group = _checked_group(name, group, effect=effect, cpu=cpu)
@@ -205,7 +211,7 @@ class Kind:
             headers=None if headers is None else headers_text(headers),
             order=order,
         )
-        return Request(self, self.queue if queue is None else checked_name("queue", queue), job)
+        return Request(self, self.queue if queue is None else checked_name("queue", queue), self._counted(job))
 
     async def enqueue(self, *args: Any, conn: object = None, **more: Any) -> Ticket:
         """Commit a job durably, or join the caller's transaction.
@@ -314,7 +320,7 @@ class Kind:
             return self.request(**request)
         payload = jsontext.dumps(dict(request))  # as request() does, without a look at each option that is not there
         self.arguments.check(payload)
-        return Request(self, self.queue, NewJob(uuid7(), payload))
+        return Request(self, self.queue, self._counted(NewJob(uuid7(), payload)))
 
     def _named(self, args: tuple[Any, ...], arguments: dict[str, Any]) -> dict[str, Any]:
         """Positional arguments under their parameters' names; what does not fit is left to the check."""
@@ -324,6 +330,13 @@ class Kind:
         if twice := named.keys() & arguments.keys():
             raise InvalidArguments(f"{self.name} got {min(twice)!r} twice.")
         return {**named, **arguments}
+
+    def _counted(self, job: NewJob) -> NewJob:
+        """The job with what it counts by in its limit."""
+        if self.limit is None:
+            return job
+        limit_key, share = counted(self.limit.declared, json.loads(job.payload))
+        return job._replace(limit_key=limit_key, share=share)
 
     def _accept(self, queue: str, jobs: Sequence[NewJob]) -> Accept:
         return Accept(
@@ -335,6 +348,7 @@ class Kind:
             key_ttl=self.policy.key_ttl,
             max_bytes=self.app.payload_limit,
             jobs=jobs,
+            limit_name=None if self.limit is None else self.limit.name,
         )
 
     def _accepts(self, batch: list[Request]) -> list[Accept]:
@@ -387,6 +401,30 @@ def _check_batch(name: str, batch: int | None, linger: Duration | None, *, effec
             f"{name} is to run in a child process, and takes batches: a child runs one job at a time.",
             hint="Leave out batch=, or cpu=True.",
         )
+
+
+def _check_limit(kind: str, limit: Limit | None, arguments: Arguments | Items) -> None:
+    """Each payload must have what its limit goes by."""
+    given: object = limit  # whatever the annotation says
+    if limit is None:
+        return
+    if not isinstance(given, Limit):
+        raise ConfigError(
+            f"limit of {kind} is of type {type(given).__name__}.", hint='Write limit=Limit("psp", concurrency=10).'
+        )
+    for option, name in (("by", limit.by), ("share", limit.share)):
+        if name is None:
+            continue
+        if name not in arguments.names:
+            raise ConfigError(
+                f"The limit {limit.name!r} goes {option}={name!r}, which is no argument of {kind}.",
+                hint=f"It takes {', '.join(arguments.names) or 'none'}.",
+            )
+        if name not in arguments.schema.get("required", ()):
+            raise ConfigError(
+                f"The limit {limit.name!r} goes {option}={name!r}, and that has a default: a payload may lack it.",
+                hint="Leave out the default: what a job counts by is read from its payload.",
+            )
 
 
 def _checked_group(kind: str, group: int, *, effect: bool, cpu: bool) -> int:

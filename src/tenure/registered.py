@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tenure import jsontext
 from tenure.errors import ConfigError, InvalidArguments, UnknownKind
 from tenure.job import NewJob
+from tenure.limits import counted
 from tenure.names import checked_name
 from tenure.policy import Policy
 from tenure.store.protocol import Accept, KindRow
@@ -35,6 +36,7 @@ class Registered:
         self.queue = row.queue
         self.once_ttl: float | None = row.policy.get("once_ttl")
         self.has_natural_key: bool = bool(row.policy.get("dedup"))
+        self._limit = row.policy.get("limit")
         self._row = row
         self._validator: Draft202012Validator | None = None
 
@@ -56,6 +58,8 @@ class Registered:
             raise _unusable(self._row) from None
         if found:
             raise InvalidArguments(f"The arguments do not fit {self.name}: {_told(found)}.", hint=self._takes())
+        if self._limit is not None:
+            counted(self._limit, arguments)
 
     def accept(self, jobs: Sequence[NewJob], *, max_bytes: int, queue: str | None = None) -> Accept:
         """The operation that accepts jobs of this kind; what an operator has set for the kind wins in it.
@@ -73,8 +77,16 @@ class Registered:
             max_attempts=self._row.policy.get("max_attempts", default.max_attempts),
             key_ttl=self._row.policy.get("key_ttl", default.key_ttl),
             max_bytes=max_bytes,
-            jobs=jobs,
+            jobs=[self._counted(job) for job in jobs],
+            limit_name=None if self._limit is None else self._limit["name"],
         )
+
+    def _counted(self, job: NewJob) -> NewJob:
+        """The job with what it counts by in its limit."""
+        if self._limit is None:
+            return job
+        limit_key, share = counted(self._limit, json.loads(job.payload))
+        return job._replace(limit_key=limit_key, share=share)
 
     def _takes(self) -> str:
         names = self._row.arguments.get("properties", {})

@@ -63,6 +63,8 @@ def test_every_member_is_understood() -> None:
         False,
         False,
         "o",
+        None,
+        None,
     )
 
 

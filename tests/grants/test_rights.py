@@ -17,7 +17,7 @@ from tests.grants.conftest import Cast
 ALL = frozenset(
     file.name[:-4] for file in files("tenure.store").joinpath("sql").iterdir() if file.name.endswith(".sql")
 )
-OPERATORS = {"set_queue", "set_kind", "pause_queues", "drain_queues", "pause_kinds"}
+OPERATORS = {"set_queue", "set_kind", "set_limit", "pause_queues", "drain_queues", "pause_kinds"}
 """What people set: the owner's to say."""
 
 ENQUEUES = {"accept", "accept_one", "accept_copy", "accept_copy_ordered", "accept_terms", "replace", "ring"}
@@ -25,6 +25,7 @@ FINDS_OUT = {"follow", "look_up_key", "list_kinds", "list_migrations"}
 ASKS_NO_TABLE = {"now", "go_on_call", "ring"}
 LOOKS = {"adopt", "follow", "kept", "list_dead", "list_jobs", "list_kinds", "look_up", "look_up_key", "next_expiry"}
 LOOKS |= {"list_migrations", "list_queues", "list_holds", "list_breakers", "oldest", "settled", "status", "waiting"}
+LOOKS |= {"list_limits"}
 
 MAY = {
     "owner": ALL,
@@ -127,6 +128,7 @@ FORBIDDEN = {
         "select tenure.shed('q', 1, 0, 0::smallint, false)",
         "update tenure.origin set system = 0",
         "update tenure.kinds set operator = '{}'",
+        "update tenure.limits set operator = '{}'",
         "update tenure.archive set state = 'done'",
         "delete from tenure.queues",
         "insert into tenure.migrations (number, name, compatible) values (9999, 'x', true)",
@@ -145,6 +147,10 @@ FORBIDDEN = {
         "select token from tenure.keys",
         "select from tenure.workers",
         "delete from tenure.jobs",
+        "select from tenure.limits",
+        "select from tenure.limit_looks",
+        "select * from tenure.promote_limits(1, false)",
+        "update tenure.jobs set gate = null",
         "update tenure.jobs set state = 'pending'",
         "update tenure.jobs set priority = 0",
         "update tenure.jobs set cancel = true",

@@ -15,7 +15,7 @@ import pytest
 from tenure.store.grants import Grants
 from tenure.store.memory import MemoryStore
 from tenure.store.postgres import PostgresStore
-from tenure.store.protocol import DrainQueues, Op, PauseKinds, PauseQueues, SetKind, SetQueue, Store
+from tenure.store.protocol import DrainQueues, Op, PauseKinds, PauseQueues, SetKind, SetLimit, SetQueue, Store
 from tests.conftest import Server
 from tests.support.pgbouncer import PgBouncer, pooling
 from tests.support.roles import a_role, as_role
@@ -35,6 +35,10 @@ EMPTY = """
     delete from tenure.order_looks;
     delete from tenure.holds;
     delete from tenure.breakers;
+    delete from tenure.limits;
+    delete from tenure.limit_buckets;
+    delete from tenure.limit_shares;
+    delete from tenure.limit_looks;
 """
 
 
@@ -72,7 +76,7 @@ def workers_role(pg18_database: str) -> Iterator[str]:
         yield role
 
 
-_OPERATORS = (SetQueue, SetKind, PauseQueues, DrainQueues, PauseKinds)
+_OPERATORS = (SetQueue, SetKind, SetLimit, PauseQueues, DrainQueues, PauseKinds)
 
 
 class WorkersStore(PostgresStore):

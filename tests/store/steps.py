@@ -204,7 +204,22 @@ _SHIFT = [
     set since = since - make_interval(secs => %(by)s), until = until - make_interval(secs => %(by)s),
         slot_at = slot_at - make_interval(secs => %(by)s)
     """,
+    "update tenure.limit_looks set due_at = due_at - make_interval(secs => %(by)s)",
+    """
+    update tenure.limit_buckets
+    set at = at - make_interval(secs => %(by)s), look_at = look_at - make_interval(secs => %(by)s)
+    """,
 ]
+
+
+def permit(store: Store, *, everything: bool = False) -> int:
+    """Admit what has a permit now; somebody else must not be at it. Answers how many."""
+    admitted = 0
+    while True:
+        told = store.run(ops.PromoteLimits(everything=everything))
+        admitted += told.admitted
+        if not told.more:
+            return admitted
 
 
 def promote(store: Store, *, everything: bool = False, limit: int = 1000) -> ops.Promoted:

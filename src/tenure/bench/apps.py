@@ -15,6 +15,7 @@ from psycopg import AsyncConnection, sql
 
 from tenure.app import Tenure
 from tenure.bench.board import Place
+from tenure.limits import Limit
 
 QUEUE = "bench"
 TEXT = "x" * 175
@@ -23,6 +24,12 @@ PAYLOAD: dict[str, Any] = {"text": TEXT, "n": 1}
 
 SLOW = 0.005
 """How long a slow handler takes, seconds."""
+
+PERMITS = 1000
+"""How many limited jobs may run at once: as many as one claim takes, and more."""
+
+SHARED_SLOTS = 10
+"""How many jobs of all shares run at once."""
 
 BATCH = "_TENURE_BENCH_BATCH"
 """Most jobs in a batch; from the command to its workers."""
@@ -34,8 +41,10 @@ batched = Tenure()
 slow = Tenure()
 timed = Tenure()
 effects = Tenure()
+limited = Tenure()
+shared = Tenure()
 
-for app in (nothing, batched, slow, timed, effects):
+for app in (nothing, batched, slow, timed, effects, limited, shared):
     app.on_start(place.open)
 
 
@@ -70,6 +79,22 @@ async def wait(text: str, n: int) -> None:
 async def note(text: str, n: int) -> None:
     """A handler that notes when it was started."""
     place.started(n)
+
+
+@limited.job(name="job", queue=QUEUE, limit=Limit("bench", concurrency=PERMITS))
+async def do_nothing_limited(text: str, n: int) -> None:
+    """A handler that takes no time, and a permit."""
+    place.called()
+
+
+@shared.job(name="job", queue=QUEUE, limit=Limit("shared", concurrency=SHARED_SLOTS, share="tenant"))
+async def give(text: str, n: int, tenant: str) -> None:
+    """A handler that waits for something else, and notes when it was started where it has a number."""
+    if n < 0:
+        place.called()
+    else:
+        place.started(n)
+    await asyncio.sleep(SLOW)
 
 
 @effects.job(name="job", queue=QUEUE, effect=True)

@@ -41,6 +41,8 @@ def drained(
     concurrency: int | None = None,
     what: str = "jobs",
     kept: bool = True,
+    limit: str = "",
+    left: str = "",
 ) -> Drained:
     """Fill a queue, let workers empty it, and see that every job is done.
 
@@ -54,20 +56,22 @@ def drained(
         concurrency: handlers that a worker calls at once; None is what a user gets.
         show: told how far it is, as ``what``.
         kept: the queue's retention is not 0.
+        limit: the jobs have this limit.
+        left: asks whether there are unfinished jobs, where others stay.
 
     Raises:
         TenureError: it does not come to an end, or not every job was done once.
     """
     done_before = queue.done
     queue.set(paused=True)
-    queue.fill(jobs)
+    queue.fill(jobs, limit=limit)
     queue.tidy()
     with crew(queue, target, processes=processes, batch=batch, concurrency=concurrency) as workers:
         before = usage(queue.conn, workers.pids)
         queue.set(paused=False)
         started, ahead = _all_at_work(workers, jobs)
         workers.wait("the last job", partial(_all_called, workers, jobs, partial(show, what)))
-        workers.wait("the last settlement", lambda: queue.empty, _LAST_LOOK)
+        workers.wait("the last settlement", lambda: not queue.ask(left) if left else queue.empty, _LAST_LOOK)
         seconds = (time.monotonic_ns() - started) / 1e9
         spent = cost(before, usage(queue.conn, workers.pids), jobs)
     if kept and (done := queue.done - done_before) != jobs:

@@ -45,6 +45,16 @@ select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp(), statement_times
        case when n %% %(hot)s = %(hot)s - 1 then 'hot' else 'key' || n %% %(keys)s end, 'order'
 from generate_series(%(first)s::bigint, %(last)s::bigint) n
 """  # noqa: S608 - constants
+_LIMITED = f"""
+insert into tenure.jobs (queue, id, kind, version, priority, max_attempts, available_at, accepted_at, payload, limit_name,
+                         limit_key, share, gate)
+select %(queue)s, {_ID}, 'job', 1, 5, 10, statement_timestamp(), statement_timestamp(),
+       jsonb_build_object('text', %(text)s::text, 'n', -1)
+           || case when %(share)s = '' then '{{}}'::jsonb else jsonb_build_object('tenant', %(share)s::text) end,
+       %(limit)s, '', %(share)s, 'limit'
+from generate_series(%(first)s::bigint, %(last)s::bigint) n
+"""  # noqa: S608 - constants
+_LOOK = "insert into tenure.limit_looks (limit_name, limit_key, share) values (%(limit)s, '', %(share)s)"
 _ARCHIVE = f"""
 insert into tenure.archive (queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims,
                             releases, redrives, accepted_at, claimed_at, first_claimed_at, ended_at, token, worker, payload)
@@ -86,17 +96,33 @@ class Queue:
         """Settings of the queue, as ``SetQueue``."""
         self.run(SetQueue(QUEUE, values))
 
-    def fill(self, jobs: int, *, delay: float = 0.0, keys: int = 0, hot: int = 0, show: Show = nobody_looks) -> None:
+    def fill(
+        self,
+        jobs: int,
+        *,
+        delay: float = 0.0,
+        keys: int = 0,
+        hot: int = 0,
+        limit: str = "",
+        share: str = "",
+        show: Show = nobody_looks,
+    ) -> None:
         """So many more jobs are waiting.
 
         Args:
             delay: seconds until they are due: with it, they are scheduled.
             keys: they have so many ordering keys in turn; 0: none.
             hot: then one in so many has the key that is called hot.
+            limit: they wait for a permit of this limit; nobody gives any before it is declared.
+            share: in this share of it.
             show: is told how far it is.
         """
         if keys:
             self._made("enqueued", _KEYED, jobs, show, keys=keys, hot=hot)
+            return
+        if limit:
+            self._made("waiting", _LIMITED, jobs, show, limit=limit, share=share)
+            self.say(_LOOK, limit=limit, share=share)
             return
         self._made("enqueued" if not delay else "scheduled", _JOBS, jobs, show, delay=delay)
 

@@ -12,6 +12,7 @@ from tenure.bench.effects import effects
 from tenure.bench.enqueue import enqueue
 from tenure.bench.keyed import keyed
 from tenure.bench.latency import latency
+from tenure.bench.limited import limited
 from tenure.bench.overload import overload
 from tenure.bench.pinned import pinned
 from tenure.bench.process import process, scale
@@ -39,6 +40,7 @@ SCENARIOS = {
     "enqueue": Scenario(enqueue, {"jobs": 50_000}),
     "keyed": Scenario(keyed, {"jobs": 1_000_000, "processes": 1, "retention": 7}),
     "latency": Scenario(latency, {"seconds": 10.0}),
+    "limited": Scenario(limited, {"jobs": 1_000_000, "processes": 1, "seconds": 20.0, "retention": 7}),
     "pinned": Scenario(pinned, {"seconds": 60.0, "pin": "snapshot", "offered": 0}),
     "overload": Scenario(overload, {"seconds": 180.0}),
     "backlog": Scenario(backlog, {"jobs": 1_000_000}),

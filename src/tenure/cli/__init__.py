@@ -12,7 +12,22 @@ from typing import Annotated
 
 import typer
 
-from tenure.cli import bench, chaos, db, dead, demo, enqueue, grants, holds, jobs, migrate, moving, queues, worker
+from tenure.cli import (
+    bench,
+    chaos,
+    db,
+    dead,
+    demo,
+    enqueue,
+    grants,
+    holds,
+    jobs,
+    limits,
+    migrate,
+    moving,
+    queues,
+    worker,
+)
 from tenure.cli.failures import MEANING, Commands
 
 __all__ = ["app", "main"]
@@ -69,6 +84,7 @@ queues.kind_app.command(epilog=holds.RESUME_EXAMPLES)(holds.resume)
 app.add_typer(queues.queue_app, name="queue")
 app.add_typer(queues.kind_app, name="kind")
 app.add_typer(holds.breaker_app, name="breaker")
+app.add_typer(limits.app, name="limit")
 app.add_typer(db.app, name="db")
 
 

@@ -24,6 +24,8 @@ tenure bench pinned --pin xid --seconds 120
 
 tenure bench keyed --jobs 200000
 
+tenure bench limited --jobs 200000
+
 tenure bench pinned --pin xid --offered 4000 --seconds 600
 
 tenure bench overload --seconds 600
@@ -47,7 +49,7 @@ def bench(
         str,
         typer.Argument(
             metavar="SCENARIO",
-            help="process, enqueue, latency, pinned, overload, backlog, effects, keyed, scale or soak.",
+            help="process, enqueue, latency, pinned, overload, backlog, effects, keyed, limited, scale or soak.",
             show_default=False,
         ),
     ],
@@ -101,6 +103,8 @@ def bench(
     effects: a commit for each job.
 
     keyed: jobs with ordering keys, and one hot key.
+
+    limited: jobs with a limit, others beside very many that wait for one, and fair shares beside a flood.
 
     scale: 1, 2, 4 processes.
 

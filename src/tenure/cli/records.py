@@ -10,6 +10,7 @@ from tenure.cli import show
 from tenure.job import Record
 from tenure.store.protocol import KeyRecord
 
+_GATES = {"order": "others of its ordering key", "limit": "a permit of its limit"}
 _TEXTS = ("payload", "headers", "history", "result")
 
 COLUMNS = ("id", "queue", "kind", "state", "priority", "attempts", "available", "key")
@@ -79,9 +80,10 @@ def page(record: Record) -> None:
             "redrives": record.redrives or None,
             "suspect": record.suspect or None,
             "cancel": "asked" if record.cancel else None,
-            "gate": f"{record.gate}: it waits for others of its ordering key"
-            if record.gate == "order"
-            else record.gate,
+            "limit": _limit(record),
+            "gate": None
+            if record.gate is None
+            else f"{record.gate}: it waits for {_GATES.get(record.gate, 'something')}",
             "accepted": record.accepted_at,
             "available": record.available_at,
             "first claimed": record.first_claimed_at,
@@ -121,6 +123,11 @@ def key_page(held: KeyRecord) -> None:
             "result": _pretty(held.result),
         }
     )
+
+
+def _limit(record: Record) -> str | None:
+    counts_by = ", ".join(value for value in (record.limit_key, record.share) if value)
+    return f"{record.limit_name} ({counts_by})" if record.limit_name and counts_by else record.limit_name
 
 
 def _attempts(record: Record) -> str:

@@ -48,7 +48,7 @@ def accepting(op: Accept, ask: Ask) -> Script[list[Accepted]]:
     ]
     if held:
         jobs = [job for _, job in held]
-        done = set((yield from ask(Replace(op.queue, op.kind, op.version, op.fingerprint_kind, jobs))))
+        done = set((yield from ask(Replace(op.queue, op.kind, op.version, op.fingerprint_kind, jobs, op.limit_name))))
         for place, job in held:
             told = answers[place]
             answers[place] = replaced(told) if job.id in done else told._replace(answer="conflict")

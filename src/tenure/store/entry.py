@@ -25,7 +25,7 @@ def entering(op: Accept, schema: str) -> Script[list[Accepted]]:
     That its queue has no room is told by the first: a refusal must cost less than what it refuses.
     """
     job = op.jobs[0]
-    simple = len(op.jobs) == 1 and job.key is None and not job.wants_result
+    simple = len(op.jobs) == 1 and job.key is None and not job.wants_result and op.limit_name is None
     if simple and (rows := (yield Statement(statement("accept_one", schema), _terms(op) | job._asdict()))):
         [(id, room)] = rows
         if room is not None:
@@ -65,6 +65,7 @@ def _terms(op: Accept) -> dict[str, Any]:
         "max_attempts": op.max_attempts,
         "key_ttl": op.key_ttl,
         "max_bytes": op.max_bytes,
+        "limit_name": op.limit_name,
     }
 
 

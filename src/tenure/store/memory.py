@@ -30,6 +30,7 @@ from tenure.store.acceptance import replaced
 from tenure.store.jsonb import jsonb_text
 from tenure.store.memory_bounds import SHED, room
 from tenure.store.memory_holds import MemoryHolds
+from tenure.store.memory_limits import LIMIT, Limits
 from tenure.store.memory_rows import Effect, Key, Row, over, under
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class MemoryStore:
         self._queues: dict[str, ops.QueueRow] = {}
         self._workers: dict[UUID, tuple[ops.SeeWorker, datetime]] = {}
         self._holds = MemoryHolds()
+        self._limits = Limits(lambda: self.hot.values())
         self._seq = itertools.count(1)
         self._lock = threading.Lock()
         self._at = self.now()  # the moment of the operation that is running
@@ -102,6 +104,7 @@ class MemoryStore:
             for row_or_key in timed:
                 row_or_key.expires_at = row_or_key.expires_at and row_or_key.expires_at - by
             self._holds.shift(by)
+            self._limits.shift(by)
 
     @singledispatchmethod
     def _do(self, op: Any) -> Any:
@@ -140,7 +143,8 @@ class MemoryStore:
         told = self._accept_one(op, new, room)
         if not new.replace or told.id == new.id or told.answer not in ("same", "conflict"):
             return told
-        changes = ops.Replace(op.queue, op.kind, op.version, op.fingerprint_kind, [new._replace(id=told.id)])
+        changed = [new._replace(id=told.id)]
+        changes = ops.Replace(op.queue, op.kind, op.version, op.fingerprint_kind, changed, op.limit_name)
         return replaced(told) if self._replace(changes) else told._replace(answer="conflict")
 
     @_do.register
@@ -150,7 +154,8 @@ class MemoryStore:
             row, held = self.hot.get(new.id), self._keys.get((op.queue, new.key or ""))
             if row is None or held is None or held.job_id != new.id or row.key != new.key or row.queue != op.queue:
                 continue
-            alike = row.kind in self._names(op) and row.order_key == new.order_key
+            counts = row.limit_name != op.limit_name or (row.limit_key, row.share) == (new.limit_key, new.share)
+            alike = row.kind in self._names(op) and row.order_key == new.order_key and counts
             if row.state is State.PENDING and not row.claims and alike:
                 row.payload, row.headers, row.version = jsonb_text(new.payload), _stored(new.headers), op.version
                 row.available_at = max(self._at, new.at or self._later(new.delay))
@@ -213,8 +218,11 @@ class MemoryStore:
             accepted_at=self._at,
             available_at=max(self._at, new.at or self._later(new.delay)),
             expires_at=new.expires_at or (None if new.expires_in is None else self._later(new.expires_in)),
-            gate=ORDER if new.order_key is not None else None,
+            gate=ORDER if new.order_key is not None else LIMIT if op.limit_name is not None else None,
             order_key=new.order_key,
+            limit_name=op.limit_name,
+            limit_key=new.limit_key,
+            share=new.share,
         )
 
     @_do.register
@@ -312,6 +320,7 @@ class MemoryStore:
         def done(row: Row, item: ops.Completion) -> None:
             self._end(row, State.DONE, result=_stored(item.result), settled=item.token)
             self._hand_over(row)
+            self._hand_permit(row)
 
         return self._settle(op.queue, op.items, done, wins_over_cancel=True)
 
@@ -352,6 +361,7 @@ class MemoryStore:
         def bury(row: Row, item: ops.Given) -> None:
             self._end(row, State.DEAD, item.reason, settled=item.token)
             self._hand_over(row)
+            self._hand_permit(row)
 
         return self._settle(op.queue, op.items, bury)
 
@@ -463,9 +473,10 @@ class MemoryStore:
         row.suspect = row.reason == "poison"
         row.first_claimed_at = None if item.may_duplicate else row.first_claimed_at
         row.reason = row.ended_at = row.settled = row.expires_at = row.claimed_at = row.worker = None
-        row.blocks, row.gate = False, None if row.order_key is None else ORDER
+        row.blocks = False
         self.hot[row.id] = row
         self._return(row, item.delay)
+        row.gate = ORDER if row.order_key is not None else row.gate
         if held := self._key_of(row):
             held.state = held.settled = held.expires_at = None
 
@@ -555,6 +566,7 @@ class MemoryStore:
         elif row.attempts >= row.max_attempts:
             self._end(row, State.DEAD, "exhausted")
             self._hand_over(row)
+            self._hand_permit(row)
         else:
             self._return(row)
         return row.state.value
@@ -575,7 +587,7 @@ class MemoryStore:
         head, queue = self._head(row), self._queue(row.queue)
         if head and head.state is State.PENDING and head.available_at > self._at:
             blocks = queue.order_retry if head.claims else queue.order_scheduled
-            head.gate = None if blocks == "block" else ORDER
+            head.gate = head.gate if blocks == "block" else ORDER
 
     def _hand_over(self, row: Row) -> None:
         """Admit the next one of its ordering key."""
@@ -600,7 +612,8 @@ class MemoryStore:
         first = min(waiting, key=lambda one: one.seq, default=None)
         if first is None or first.available_at > self._at or self._blocked(row):
             return False
-        first.gate, first.available_at = None, self._at
+        first.gate = LIMIT if first.limit_name is not None else None
+        first.available_at = self._at
         return True
 
     def _of_key(self, row: Row) -> list[Row]:
@@ -609,13 +622,36 @@ class MemoryStore:
 
     def _head(self, row: Row) -> Row | None:
         """The one of its ordering key that is admitted or runs."""
-        return next((one for one in self._of_key(row) if one.gate is None), None)
+        return next((one for one in self._of_key(row) if one.gate != ORDER), None)
 
     def _blocked(self, row: Row) -> bool:
         """Whether its ordering key waits for a dead letter."""
         return any(
             one.blocks and (one.queue, one.order_key) == (row.queue, row.order_key) for one in self.dead.values()
         )
+
+    # ------------------------------------------------------------------------------------------------------- limits
+
+    @_do.register
+    def _promote_limits(self, _op: ops.PromoteLimits) -> ops.PermitsGiven:
+        admitted = self._limits.promote(self._at)
+        next_at = self._limits.next_at(self._at)
+        return ops.PermitsGiven(admitted, False, None if next_at is None else (next_at - self._at).total_seconds())
+
+    def _hand_permit(self, row: Row) -> None:
+        """What it has given back goes to the next one."""
+        if row.limit_name is not None:
+            self._limits.permit((row.limit_name, row.limit_key or ""), self._at)
+
+    @_do.register
+    def _list_limits(self, op: ops.ListLimits) -> list[ops.LimitRow]:
+        return self._limits.rows(op.name)
+
+    @_do.register
+    def _set_limit(self, op: ops.SetLimit) -> bool:
+        return self._limits.set(op.name, op.values)
+
+    # ------------------------------------------------------------------------------------------------- what is kept
 
     @_do.register
     def _prune(self, op: ops.Prune) -> ops.Pruned:
@@ -653,8 +689,15 @@ class MemoryStore:
 
     def _goes_on(self, row: Row, known: Sequence[ops.Known]) -> bool:
         """Whether the one that a gated job waits for runs or may, as far as somebody who knows these kinds can tell."""
+        if row.gate == LIMIT:
+            return self._limits.goes_on(row, known, self._at)
         head = self._head(row)
-        return head is None or head.state is State.RUNNING or (self._due(head) and head.known_to(known))
+        return (
+            head is None
+            or head.gate == LIMIT
+            or head.state is State.RUNNING
+            or (self._due(head) and head.known_to(known))
+        )
 
     # ------------------------------------------------------------------------------------- kinds, queues and workers
 
@@ -665,6 +708,8 @@ class MemoryStore:
             operator = dict(versions[0].operator) if versions else {}
             self._kinds[kind.name, kind.version] = kind._replace(operator=operator)
             self._queues.setdefault(kind.queue, self._queue(kind.queue))
+            if limit := kind.policy.get("limit"):
+                self._limits.declare(limit["name"], limit["settings"])
         given = {(kind.name, kind.version) for kind in op.kinds}
         return [row for row in self._sorted_kinds() if (row.name, row.version) in given]
 
@@ -803,8 +848,9 @@ class MemoryStore:
         return [row for id in dict.fromkeys(ids) if (row := self.hot.get(id)) and row.queue == queue]
 
     def _return(self, row: Row, delay: float = 0.0) -> None:
-        """Back to pending."""
+        """Back to pending; one with a limit waits for a permit again."""
         row.state = State.PENDING
+        row.gate = None if row.limit_name is None else LIMIT
         row.available_at = self._later(max(0.0, delay))
         row.token = row.lease_until = None
 

@@ -66,7 +66,11 @@ def _victims(waiting: Sequence[Row], priority: int, newest: bool, jobs: int, tex
     rows = [
         row
         for row in waiting
-        if row.priority > priority and row.gate is None and row.order_key is None and not row.suspect
+        if row.priority > priority
+        and row.gate is None
+        and row.order_key is None
+        and row.limit_name is None
+        and not row.suspect
     ]
     rows.sort(key=age, reverse=newest)
     rows.sort(key=lambda row: -row.priority)

@@ -52,6 +52,9 @@ class Row:
     cancel: bool = False
     gate: str | None = None
     order_key: str | None = None
+    limit_name: str | None = None
+    limit_key: str | None = None
+    share: str | None = None
     blocks: bool = False
     token: UUID | None = None
     worker: UUID | None = None

@@ -56,7 +56,8 @@ class Store(Protocol):
 @dataclass(frozen=True, slots=True)
 class Accept(Op[list[Accepted]]):
     """Commit jobs durably, one answer each in their order; a held key answers with its job instead of a second one.
-    Jobs with an ordering key enter behind its gate, see ``Promote``.
+    Jobs with an ordering key enter behind its gate, see ``Promote``, others with a limit behind that of limits, see
+    ``PromoteLimits``.
 
     Of equal keys in one call the first wins. An expired key is taken over. Retry, sweep and redrive never come here. Where
     the queue is bounded and has no room for all that are new, or drains, none of these is stored.
@@ -67,6 +68,7 @@ class Accept(Op[list[Accepted]]):
         max_attempts: claims a job may spend; an operator's value for the kind wins.
         key_ttl: seconds a key is held after its job's end; an operator's value wins.
         max_bytes: limit of the payload's stored text.
+        limit_name: the limit that they count for; None: none.
     """
 
     queue: str
@@ -77,6 +79,7 @@ class Accept(Op[list[Accepted]]):
     key_ttl: float
     max_bytes: int
     jobs: Sequence[NewJob]
+    limit_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class Replace(Op[list[UUID]]):
     Args:
         jobs: what was offered, under the ids of the jobs that hold the keys.
         kind, fingerprint_kind: jobs of other kinds are left alone.
+        limit_name: as in ``Accept``; a job that counts for this limit by another key or share is left alone, too.
     """
 
     queue: str
@@ -96,6 +100,7 @@ class Replace(Op[list[UUID]]):
     version: int
     fingerprint_kind: str
     jobs: Sequence[NewJob]
+    limit_name: str | None = None
 
 
 class Whereabouts(NamedTuple):
@@ -526,6 +531,30 @@ class Promote(Op[Promoted | None]):
     everything: bool = False
 
 
+class PermitsGiven(NamedTuple):
+    """How many jobs were admitted, whether there is more to look at, and seconds until the next look is due, or None."""
+
+    admitted: int
+    more: bool
+    pause: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteLimits(Op[PermitsGiven]):
+    """Jobs that wait for their limit, in all queues: where a look is due, admit as many as there are permits.
+
+    A settlement that ends a job hands its permit on itself; this is for what has come, is due now, or has given a permit
+    back otherwise. Of a limit one gives permits at a time; one whose lock somebody has is left to the next round.
+
+    Args:
+        limit: looks of a limit to take.
+        everything: look at everything that waits; else that is done twice a minute.
+    """
+
+    limit: int = 500
+    everything: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Now(Op[datetime]):
     """What time it is by the store's clock, for whoever judges the age of what it keeps."""
@@ -668,7 +697,7 @@ class KindRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisterKinds(Op[list[KindRow]]):
-    """Make kinds and their queues known (their ``operator`` is ignored); answers them as they stand."""
+    """Make kinds, their queues and limits known (their ``operator`` is ignored); answers them as they stand."""
 
     kinds: Sequence[KindRow]
 
@@ -683,6 +712,38 @@ class ListKinds(Op[list[KindRow]]):
 @dataclass(frozen=True, slots=True)
 class SetKind(Op[bool]):
     """Merge operator values into a kind, all versions; None removes one. False: no such kind."""
+
+    name: str
+    values: dict[str, Any]
+
+
+class LimitRow(NamedTuple):
+    """A limit as the database knows it; ``operator`` values win over those of ``policy``.
+
+    Args:
+        policy: as declared: ``concurrency``, ``rate`` (a second), ``burst``, ``shared``, ``weights``.
+        operator: what was set by command.
+        waiting, admitted, running: its jobs that wait for a permit, have one and have not begun, and run.
+    """
+
+    name: str
+    policy: dict[str, Any]
+    operator: dict[str, Any]
+    waiting: int
+    admitted: int
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits(Op[list[LimitRow]]):
+    """Limits the database knows: one name, or all. Kinds that are registered make theirs known."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit(Op[bool]):
+    """Merge operator values into a limit; None removes one. False: no such limit. What runs goes on."""
 
     name: str
     values: dict[str, Any]

@@ -27,14 +27,14 @@ DEFINERS = ("fill", "shed", "measure", "admit", "admit_many", "bind")
 
 _PIECES = ("dead", "failed", "ring")  # fragments that functions share with transitions
 
-FUNCTIONS = ("enqueue_many", "enqueue", "hand_over", "promote")
+FUNCTIONS = ("enqueue_many", "enqueue", "hand_over", "promote", "permit", "hand_permits", "promote_limits")
 """What is kept in the database beside those, in the order in which it is made."""
 
 # The columns of what has ended, archived or dead, in the order in which they are written.
 _ENDED = (
     "queue, id, seq, kind, version, state, priority, attempts, max_attempts, deferrals, claims, releases, redrives,"
     " accepted_at, claimed_at, ended_at, expires_at, token, worker, reason, key, key_queue, key_kind, payload, headers,"
-    " history, result, first_claimed_at, order_key"
+    " history, result, first_claimed_at, order_key, limit_name, limit_key, share"
 )
 
 

@@ -48,9 +48,11 @@ class Terms(NamedTuple):
 
 
 def can_stream(op: Accept) -> bool:
-    """Whether there are enough jobs, and none that could be refused, or is compared with others by a key."""
-    return len(op.jobs) >= FEWEST and all(
-        job.key is None and not job.wants_result and _fits(job.payload, op.max_bytes) for job in op.jobs
+    """Whether there are enough jobs, and none that could be refused, is compared with others by a key, or has a limit."""
+    return (
+        len(op.jobs) >= FEWEST
+        and op.limit_name is None
+        and all(job.key is None and not job.wants_result and _fits(job.payload, op.max_bytes) for job in op.jobs)
     )
 
 

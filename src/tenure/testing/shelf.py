@@ -65,6 +65,14 @@ class Shelf(MemoryStore):
     def _promote_all(self) -> None:
         for queue in {row.queue for row in self.hot.values() if row.gate is not None}:
             self._promote(Promote(queue))
+        self._declare_limits()
+        self._limits.promote(self._at)
+
+    def _declare_limits(self) -> None:
+        for row in self.hot.values():
+            kind = None if row.limit_name is None else self._kind(row.kind)
+            if kind is not None and kind.limit is not None:
+                self._limits.declare(kind.limit.name, kind.limit.settings)
 
     def wait_for(self, moment: datetime) -> None:
         """Let time pass until then, if it has not come."""
@@ -81,9 +89,9 @@ class Shelf(MemoryStore):
             now = self.now()
             waiting = [row for row in self.hot.values() if row.state is State.PENDING]
             # What waits for others of its ordering key and not for time goes on when they do.
-            return min(
-                (row.available_at for row in waiting if row.gate is None or row.available_at > now), default=None
-            )
+            moments = [row.available_at for row in waiting if row.gate is None or row.available_at > now]
+            token = self._limits.next_at(now)
+            return min(moments if token is None else [*moments, token], default=None)
 
     def expire(self) -> None:
         """End the jobs whose time to be useful is over."""

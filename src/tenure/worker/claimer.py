@@ -1,7 +1,8 @@
 """Takes jobs for the free slots of this process, and no more than it can soon run.
 
-Lanes for each queue: jobs that run here one by one, those of each batch kind, jobs whose kind runs in a child, and
-suspects, which always do. Batches are claimed for free slots, a whole one for each. Jobs that run here one by one are also
+Lanes for each queue: jobs that run here one by one, those of them that have a limit, those of each batch kind, jobs whose
+kind runs in a child, and suspects, which always do. Batches are claimed for free slots, a whole one for each; so are jobs
+with a limit, since one that waits here would keep a permit from others. The other jobs that run here one by one are also
 claimed ahead, as many as the slots are likely to finish within a second by the running mean of their durations: many for
 microseconds, none for minutes. A last attempt is never claimed ahead, because a crash would spend it; while much is claimed
 ahead, a slot is kept free for what cannot be, now and then. A claim whose answer was lost is adopted by its token once the
@@ -53,11 +54,12 @@ class Lanes(NamedTuple):
     child: list[Known]
     batches: dict[Kind, list[Known]]
     held: dict[Kind, list[Known]]
+    limited: list[Known]
 
     @property
     def all(self) -> list[Known]:
         """All of them, but what is held."""
-        return [*self.here, *self.child, *chain.from_iterable(self.batches.values())]
+        return [*self.here, *self.limited, *self.child, *chain.from_iterable(self.batches.values())]
 
 
 class Claimer:
@@ -114,7 +116,7 @@ class Claimer:
         self._held_up = False  # what was claimed ahead had to be given back: no slot became free
         self._stopping = False
         self._unanswered: list[tuple[str, UUID, float]] = []
-        self.lanes = Lanes([], [], {}, {})
+        self.lanes = Lanes([], [], {}, {}, [])
 
     def wake(self) -> None:
         """There may be work: look now, and everywhere."""
@@ -223,19 +225,23 @@ class Claimer:
         found = False
         lanes: list[Kind | None] = [None, *self.lanes.batches]
         for kind in random.sample(lanes, len(lanes)):
-            if (limit := self._room(kind)) > 0:
-                self._full_since = None
-                found |= await self._claim(queue, *self._lane(kind), limit)
-            else:
-                self._full = True
+            for name, known in self._lanes_of(kind):
+                if (limit := self._room(kind)) > 0:
+                    self._full_since = None
+                    found |= await self._claim(queue, name, known, limit)
+                else:
+                    self._full = True
         return found
 
     def _room(self, kind: Kind | None) -> int:
         return self._runner.free if kind is None else self._runner.batch_room(kind)
 
-    def _lane(self, kind: Kind | None) -> tuple[str, list[Known]]:
-        """Where jobs of a batch kind are claimed, or single ones; no kind has a name with a space."""
-        return ("here", self.lanes.here) if kind is None else (f"batch {kind.name}", self.lanes.batches.get(kind, []))
+    def _lanes_of(self, kind: Kind | None) -> list[tuple[str, list[Known]]]:
+        """Where jobs of a batch kind are claimed, or single ones, with a limit or not."""
+        if kind is not None:
+            return [(_lane(kind), self.lanes.batches.get(kind, []))]
+        lanes = [("here", self.lanes.here), ("limited", self.lanes.limited)]
+        return random.sample(lanes, 2) if self.lanes.limited else lanes[:1]
 
     async def _in_children(self, queue: str) -> bool:
         """Kinds that ask for a child, and suspects, either first: neither can keep the other waiting for ever."""
@@ -255,7 +261,7 @@ class Claimer:
                 room = self._runner.free_children if child else self._runner.free
                 asked &= room > 0
                 if (limit := min(probe.left, room)) > 0:
-                    name = "child" if child else self._lane(kind if kind.items is not None else None)[0]
+                    name = "child" if child else _lane(kind)
                     lows = self.lows.held_from(kind.name, queue, name)
                     known = self.lanes.held.get(kind, [])
                     await self._taken(Claim(queue, known, limit, uuid.uuid4(), self._worker, lows), probe=probe)
@@ -343,8 +349,8 @@ class Claimer:
         self._runner.take(held, ahead=ahead)
 
     def _lanes_claimed(self) -> list[tuple[str, str, list[Known]]]:
-        by_name = [("here", self.lanes.here), ("child", self.lanes.child)]
-        by_name += [self._lane(kind) for kind in self.lanes.batches]
+        by_name = [*self._lanes_of(None), ("child", self.lanes.child)]
+        by_name += chain.from_iterable(map(self._lanes_of, self.lanes.batches))
         return [(queue, name, known) for queue in self._queues for name, known in by_name]
 
     def _kind(self, name: str) -> Kind:
@@ -352,3 +358,10 @@ class Claimer:
         if kind is None:
             raise LookupError(f"claimed a job of kind {name}, which was not asked for")
         return kind
+
+
+def _lane(kind: Kind) -> str:
+    """Where jobs of a kind that runs in no child are claimed; no kind has a name with a space."""
+    if kind.items is not None:
+        return f"batch {kind.name}"
+    return "here" if kind.limit is None else "limited"

@@ -167,7 +167,7 @@ class Lane:
     def back_to(self, lows: Sequence[Low]) -> Lane:
         """One that begins there, or where this one does, whichever is earlier. What is on its way teaches this one."""
         behind = self.behind | {priority for priority, low in enumerate(lows) if self.ahead[priority] != low}
-        return Lane(_earlier(self.lows, lows), _earlier(self.ahead, lows), behind, self.pace, self.full)
+        return Lane(_earlier(self.lows, lows), _earlier(self.ahead, lows), behind, pace=self.pace, full=self.full)
 
 
 def _earlier(some: Sequence[Low], others: Sequence[Low]) -> list[Low]:

@@ -120,7 +120,10 @@ class Worker:
             on_room=self._on_room,
             on_stuck=self._on_stuck,
         )
-        self._promoter = Promoter(self._store, self._queues, self.counts, lambda: self._claimer.wake())
+        limited = {kind.queue for kind in self._app.kinds.values() if kind.limit is not None}
+        self._promoter = Promoter(
+            self._store, self._queues, self.counts, lambda: self._claimer.wake(), limited=limited & {*self._queues}
+        )
         self._claimer = Claimer(
             self._app,
             self._store,
@@ -265,6 +268,7 @@ class Worker:
     def _lanes(self) -> Lanes:
         here: list[ask.Known] = []
         child: list[ask.Known] = []
+        limited: list[ask.Known] = []
         batches: dict[Kind, list[ask.Known]] = {}
         held: dict[Kind, list[ask.Known]] = {}
         for kind in self._app.kinds.values():
@@ -274,9 +278,11 @@ class Worker:
                 held[kind] = known
             elif kind.items is not None:
                 batches[kind] = known
+            elif kind.limit is not None and kind.runs != "child":
+                limited.extend(known)
             else:
                 (child if kind.runs == "child" else here).extend(known)
-        return Lanes(here, child, batches, held)
+        return Lanes(here, child, batches, held, limited)
 
     def _known(self) -> list[ask.Known]:
         """All that this worker can run, whether it is held or not."""
@@ -313,6 +319,7 @@ class Worker:
 
     def _on_swept(self, queue: str, swept: list[ask.Swept]) -> None:
         self._claimer.wake()
+        self._promoter.ring_limits()
         self._dead_letters.tell(queue, [one.id for one in swept if one.state == "dead"])
 
     def _on_settled(self, op: type[ask.Op[Any]], answers: list[tuple[Held, str]]) -> None:
@@ -326,10 +333,16 @@ class Worker:
                 f" and {len(jobs) - 1} others of its batch are dead letters" if len(jobs) > 1 else " is a dead letter"
             )
             log.warning("job %s of kind %s%s", jobs[0].id, jobs[0].kind, more)
+        if any(self._is_limited(held.job) for held, _ in answers):
+            self._promoter.ring_limits()  # who did not get the lock of a limit has left a look
         if op in (ask.Release, ask.Retry, ask.Throttle, ask.Snooze):
             self._claimer.wake()
         elif answers and self._promoter.in_use(answers[0][0].job.queue):
             self._claimer.look()  # the next of an ordering key may have been admitted
+
+    def _is_limited(self, job: Job) -> bool:
+        kind = self._app.find(job.kind)
+        return kind is not None and kind.limit is not None
 
     async def _end_of_burst(self) -> None:
         self.counts["later"] = await nothing_left(

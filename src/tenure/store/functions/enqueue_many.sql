@@ -33,6 +33,12 @@ declare
     headers text[];
     wants_result constant bool[] := '{}';
     order_key text[];
+    limit_name text;
+    limit_key text[];
+    share text[];
+    -- which members of the payload its limit goes by
+    limit_by text;
+    share_by text;
     -- what they have told, by place
     ids uuid[];
     answers text[];
@@ -68,8 +74,10 @@ begin
         select k.* from tenure.kinds k where k.name = enqueue_many.kind and not exists (select from newer)
     )
     select f.name, f.version, coalesce(enqueue_many.queue, f.queue), coalesce(f.aliases[1], f.name),
-           coalesce((f.policy ->> 'max_attempts')::smallint, 10), coalesce((f.policy ->> 'key_ttl')::float8, 604800)
-    into args.kind, args.version, args.queue, args.fingerprint_kind, args.max_attempts, args.key_ttl
+           coalesce((f.policy ->> 'max_attempts')::smallint, 10), coalesce((f.policy ->> 'key_ttl')::float8, 604800),
+           f.policy -> 'limit' ->> 'name', f.policy -> 'limit' ->> 'by', f.policy -> 'limit' ->> 'share'
+    into args.kind, args.version, args.queue, args.fingerprint_kind, args.max_attempts, args.key_ttl, args.limit_name,
+         args.limit_by, args.share_by
     from found f
     order by f.version desc, f.name
     limit 1;
@@ -107,6 +115,16 @@ begin
                 when jsonb_typeof(m.ordering) <> 'string' or octet_length(m.ordering #>> '{}') not between 1 and 500 then
                     array['The ordering key is no text of 1 to 500 bytes.', 'Hash what is longer; leave it out, or null,'
                           ' for a job without one.']
+                when exists (
+                         select from unnest(array[args.limit_by, args.share_by]) as b(name)
+                         where b.name is not null and (
+                             coalesce(jsonb_typeof(m.payload -> b.name), '') not in ('string', 'number')
+                             or jsonb_typeof(m.payload -> b.name) = 'number' and m.payload ->> b.name !~ '^-?[0-9]+$'
+                             or octet_length(m.payload ->> b.name) not between 1 and 500
+                         )) then
+                    array[format('Jobs of this kind count for the limit %L by %s, and the payload lacks what to count by.',
+                                 args.limit_name, concat_ws(' and ', args.limit_by, args.share_by)),
+                          'Write text of 1 to 500 bytes, or a whole number.']
                 when jsonb_typeof(m.priority) <> 'number' or m.priority::text !~ '^[0-9]$' then
                     array['The priority is no whole number from 0 to 9.', 'Use 0 (highest) to 9.']
                 when jsonb_typeof(m.delay) not in ('number', 'string') or m.seconds not between 0 and 315360000 then
@@ -162,9 +180,9 @@ begin
     loop
         select array_agg(j.id), array_agg(j.payload), array_agg(j.priority), array_agg(j.delay), array_agg(j.at),
                array_agg(j.expires_at), array_agg(j.key), array_agg(j.headers),
-               array_agg(j.order_key)
+               array_agg(j.order_key), array_agg(j.limit_key), array_agg(j.share)
         into args.id, args.payload, args.priority, args.delay, args.at, args.expires_at, args.key, args.headers,
-             args.order_key
+             args.order_key, args.limit_key, args.share
         from (
             -- a UUIDv7: milliseconds since 1970 laid over a random UUIDv4, whose version 4 becomes 7 by two bits
             select encode(set_bit(set_bit(overlay(
@@ -179,7 +197,10 @@ begin
                        else 0
                    end as delay,
                    (j.job ->> 'at')::timestamptz as at, (j.job ->> 'expires_at')::timestamptz as expires_at,
-                   j.job ->> 'key' as key, j.job ->> 'headers' as headers, j.job ->> 'order' as order_key
+                   j.job ->> 'key' as key, j.job ->> 'headers' as headers, j.job ->> 'order' as order_key,
+                   case when args.limit_name is not null
+                        then coalesce(j.job -> 'payload' ->> args.limit_by, '') end as limit_key,
+                   case when args.limit_name is not null then coalesce(j.job -> 'payload' ->> args.share_by, '') end as share
             from jsonb_array_elements(round) with ordinality as j(job, ord)
             order by j.ord
         ) j;

@@ -1,4 +1,4 @@
--- hand_over: the next job of each of these ordering keys is admitted, by the settlement of the one before it and in its
+-- hand_over: the next job of each of these ordering keys is admitted (one with a limit as far as the gate of that), by the settlement of the one before it and in its
 -- transaction. Answers how many.
 --
 -- Why it is safe: whoever calls holds the row of the job that was admitted and has removed it or put it behind the gate, so
@@ -71,7 +71,7 @@ begin
     ),
     handed as (
         update tenure.jobs j
-        set gate = null,
+        set gate = case when j.limit_name is not null then 'limit' end,
             available_at = case
                 when args.front -> 'kinds' ? j.kind
                      and (args.front -> 'at' ->> j.priority::text)::timestamptz < clock_timestamp() - interval '500 ms'
@@ -80,7 +80,11 @@ begin
             end
         from locked l
         where j.queue is not distinct from args.queue and j.id between l.id and l.id
-        returning j.id
+        returning j.id, j.limit_name, j.limit_key, j.share
+    ),
+    limited as (
+        insert into tenure.limit_looks (limit_name, limit_key, share)
+        select distinct h.limit_name, h.limit_key, h.share from handed h where h.limit_name is not null
     ),
     noted as (
         insert into tenure.order_looks (queue, order_key)

@@ -117,10 +117,25 @@ begin
                    and case when h.claims = 0 then not args.whatever else args.passes end as back
         from keys k
         left join lateral (
-            select j.id, j.state, j.available_at, j.claims
-            from tenure.jobs j
-            where j.queue = args.queue and j.order_key between k.order_key and k.order_key and j.order_key is not null and j.gate is null
-            order by j.order_key
+            select * from (
+                (
+                    select j.id, j.state, j.available_at, j.claims
+                    from tenure.jobs j
+                    where j.queue = args.queue and j.order_key between k.order_key and k.order_key and j.order_key is not null
+                      and j.gate is null
+                    order by j.order_key
+                    limit 1
+                )
+                union all
+                (  -- one that waits for its limit
+                    select j.id, j.state, j.available_at, j.claims
+                    from tenure.jobs j
+                    where j.queue = args.queue and j.order_key between k.order_key and k.order_key and j.order_key is not null
+                      and j.gate = 'limit'
+                    order by j.order_key
+                    limit 1
+                )
+            ) u
             limit 1
         ) h on true
     ),
@@ -143,7 +158,7 @@ begin
             select j.id
             from tenure.jobs j
             where j.queue is not distinct from args.queue and j.id between h.id and h.id and j.token is null
-              and coalesce(j.gate, '') = ''
+              and coalesce(j.gate, '') <> 'order'
             for update skip locked
         ) l
         where h.back
@@ -187,10 +202,14 @@ begin
     ),
     admitted as (
         update tenure.jobs j
-        set gate = null, available_at = clock_timestamp()
+        set gate = case when j.limit_name is not null then 'limit' end, available_at = clock_timestamp()
         from locked l
         where j.queue is not distinct from args.queue and j.id between l.id and l.id
-        returning j.id
+        returning j.id, j.limit_name, j.limit_key, j.share
+    ),
+    limited as (
+        insert into tenure.limit_looks (limit_name, limit_key, share)
+        select distinct a.limit_name, a.limit_key, a.share from admitted a where a.limit_name is not null
     ),
     again as (
         insert into tenure.order_looks (queue, order_key)

@@ -32,7 +32,7 @@ begin
                     select j.id, pg_column_size(j.payload) as size
                     from tenure.jobs j
                     where j.queue = args.queue and j.state = 'pending' and j.gate is null and not j.suspect
-                      and j.order_key is null
+                      and j.order_key is null and j.limit_name is null
                       and j.priority = p.priority
                     order by j.available_at, j.seq
                     limit args.most
@@ -49,7 +49,7 @@ begin
                     select j.id, pg_column_size(j.payload) as size
                     from tenure.jobs j
                     where j.queue = args.queue and j.state = 'pending' and j.gate is null and not j.suspect
-                      and j.order_key is null
+                      and j.order_key is null and j.limit_name is null
                       and j.priority = p.priority
                     order by j.available_at desc, j.seq desc
                     limit args.most

@@ -12,4 +12,4 @@ revoke all on function tenure.make_partition(date), tenure.drop_partition(date),
     tenure.measure(text, boolean), tenure.admit(text, bigint, bigint, smallint, boolean, uuid),
     tenure.admit_many(text, uuid[], text[], text[], smallint[]), tenure.bind(bigint)
     from public;
-revoke all on function tenure.hand_over, tenure.promote from public;
+revoke all on function tenure.hand_over, tenure.promote, tenure.permit, tenure.hand_permits, tenure.promote_limits from public;

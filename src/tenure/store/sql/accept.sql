@@ -27,9 +27,10 @@ asked as materialized (
     from unnest(
         %(id)s::uuid[], %(payload)s::text[], %(priority)s::smallint[], %(delay)s::float8[], %(at)s::timestamptz[],
         %(expires_in)s::float8[], %(expires_at)s::timestamptz[], %(key)s::text[], %(headers)s::text[],
-        %(wants_result)s::bool[], %(order_key)s::text[]
+        %(wants_result)s::bool[], %(order_key)s::text[], %(limit_key)s::text[], %(share)s::text[]
     ) with ordinality
-        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, order_key, ord)
+        as i(id, payload_text, priority, delay, at, expires_in, expires_at, key, headers, wants_result, order_key, limit_key,
+             share, ord)
 ),
 {policy},
 first as materialized (
@@ -72,6 +73,15 @@ accepted as (
     order by a.ord
     on conflict (id, queue) do nothing  -- a repeat under the same id
     returning id
+),
+looks as (
+    -- Whoever promotes looks at those with a limit when they are due; nothing is asked of the limit here.
+    insert into tenure.limit_looks (due_at, limit_name, limit_key, share)
+    select distinct greatest(p.now, coalesce(a.at, p.now + make_interval(secs => a.delay))), %(limit_name)s::text, a.limit_key,
+           a.share
+    from asked a, policy p
+    where %(limit_name)s::text is not null and a.order_key is null
+      and a.id = any(array(select c.id from accepted c))
 )
 select a.ord,
        coalesce(w.job_id, k.job_id, a.id) as id,

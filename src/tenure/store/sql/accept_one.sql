@@ -1,4 +1,4 @@
--- accept_one: (nothing) -> pending, one job without a key that does not ask for its result. Answers its id if it is simply
+-- accept_one: (nothing) -> pending, one job without a key and a limit that does not ask for its result. Answers its id if it is simply
 -- new, or why its queue has no room; otherwise nothing was stored, and accept.sql says why.
 --
 -- Why it is safe: it is accept.sql of one job that has nothing to compare: the same limit, the same row. An insert under an
@@ -6,7 +6,7 @@
 -- same, so PostgreSQL soon makes one for all of them.
 with
 asked as (
-    select i.*, null::text as key, case when octet_length(i.payload::text) > %(max_bytes)s then 'too_large' end as refused,
+    select i.*, null::text as key, null::text as limit_key, null::text as share, case when octet_length(i.payload::text) > %(max_bytes)s then 'too_large' end as refused,
            (select tenure.admit(q.name, 1, pg_column_size(i.payload), i.priority, true, i.id)
             from tenure.queues q where q.name = %(queue)s and q.guarded) as room
     from (

@@ -30,5 +30,9 @@ keys as (
 looks as (
     insert into tenure.order_looks (queue, order_key)
     select %(queue)s, j.order_key from expired j where j.order_key is not null
+),
+limits as (
+    insert into tenure.limit_looks (limit_name, limit_key, share)
+    select distinct j.limit_name, j.limit_key, j.share from expired j where j.limit_name is not null
 )
 select id from expired

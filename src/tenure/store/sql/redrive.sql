@@ -27,7 +27,7 @@ risen as (
 revived as (
     insert into tenure.jobs (queue, id, seq, kind, version, priority, max_attempts, claims, releases, redrives, suspect,
                              available_at, accepted_at, expires_at, key, key_queue, key_kind, payload, headers, history,
-                             first_claimed_at, order_key, gate)
+                             first_claimed_at, order_key, limit_name, limit_key, share, gate)
     overriding system value
     select r.queue, r.id, r.seq, coalesce(g.kind, r.kind), coalesce(g.version, r.version), r.priority, r.max_attempts,
            r.claims, r.releases, r.redrives + 1, r.reason = 'poison',
@@ -35,15 +35,20 @@ revived as (
            r.key, r.key_queue, coalesce(r.key_kind, case when g.kind <> r.kind then r.kind end),
            coalesce(g.payload::jsonb, r.payload), r.headers, r.history,
            case when not g.may_duplicate then coalesce(r.first_claimed_at, r.claimed_at) end,
-           r.order_key, case when r.order_key is not null then 'order' end
+           r.order_key, r.limit_name, r.limit_key, r.share,
+           case when r.order_key is not null then 'order' when r.limit_name is not null then 'limit' end
     from risen r
     join given g on g.id = r.id
-    returning id, available_at, order_key
+    returning id, available_at, order_key, gate, limit_name, limit_key, share
 ),
 -- Where others of its key have waited for it and it comes later, nobody is at hand to admit them.
 noted as (
     insert into tenure.order_looks (queue, order_key)
     select %(queue)s, r.order_key from revived r where r.order_key is not null and r.available_at > clock_timestamp()
+),
+limits as (
+    insert into tenure.limit_looks (due_at, limit_name, limit_key, share)
+    select distinct r.available_at, r.limit_name, r.limit_key, r.share from revived r where r.gate = 'limit'
 ),
 keys as (
     update tenure.keys k

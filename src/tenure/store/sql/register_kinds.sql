@@ -11,6 +11,18 @@ queues as (
     select distinct g.queue from given g order by g.queue
     on conflict (name) do nothing
 ),
+limits as (
+    -- Where settings have changed, all that waits is looked at again (functions/promote_limits.sql).
+    insert into tenure.limits as l (name, policy)
+    select distinct on (g.policy::jsonb -> 'limit' ->> 'name') g.policy::jsonb -> 'limit' ->> 'name',
+           g.policy::jsonb -> 'limit' -> 'settings'
+    from given g
+    where g.policy::jsonb -> 'limit' ->> 'name' is not null
+    order by g.policy::jsonb -> 'limit' ->> 'name', g.version desc
+    on conflict (name) do update
+    set policy = excluded.policy, registered_at = clock_timestamp(),
+        full_at = case when l.policy = excluded.policy then l.full_at else '-infinity' end
+),
 known as (
     insert into tenure.kinds (name, version, queue, aliases, effect, policy, arguments, operator)
     select g.name, g.version, g.queue, array(select jsonb_array_elements_text(g.aliases::jsonb)), g.effect,

@@ -8,12 +8,14 @@ given as materialized (
 {mine},
 back as (
     update tenure.jobs j
-    set {pending}, available_at = clock_timestamp(), attempts = j.attempts - 1, releases = j.releases + 1
+    set {pending}, available_at = clock_timestamp(), attempts = j.attempts - 1, releases = j.releases + 1,
+        gate = case when j.limit_name is not null then 'limit' end
     from mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
-    returning j.id
+    returning j.id, j.available_at, j.limit_name, j.limit_key, j.share
 ),
-{asked}
+{asked},
+{limited}
 select id, 'settled' as answer from back
 where (
     {ring}

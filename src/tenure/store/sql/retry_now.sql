@@ -11,7 +11,11 @@ now_due as (
     from locked l
     where j.queue is not distinct from %(queue)s and j.id between l.id and l.id
       and l.state = 'pending' and j.available_at > clock_timestamp()
-    returning j.id
+    returning j.id, j.gate, j.limit_name, j.limit_key, j.share
+),
+limits as (
+    insert into tenure.limit_looks (limit_name, limit_key, share)
+    select distinct j.limit_name, j.limit_key, j.share from now_due j where j.gate = 'limit'
 )
 select id
 from now_due

@@ -18,10 +18,11 @@ mine as materialized (
 ),
 back as (
     update tenure.jobs j
-    set {pending}, available_at = clock_timestamp(), suspect = true, expiries = j.expiries + 1, history = {failed}
+    set {pending}, available_at = clock_timestamp(), suspect = true, expiries = j.expiries + 1,
+        gate = case when j.limit_name is not null then 'limit' end, history = {failed}
     from mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel and m.again
-    returning j.id, j.kind
+    returning j.id, j.kind, j.available_at, j.limit_name, j.limit_key, j.share
 ),
 given_up as (
     delete from tenure.jobs j using mine m
@@ -30,6 +31,7 @@ given_up as (
 ),
 {dead},
 {asked},
+{limited},
 {passed}
 select id, kind, 'pending' as state from back
 where (

@@ -19,4 +19,8 @@ asked_keys as (
 asked_looks as (
     insert into tenure.order_looks (queue, order_key)
     select %(queue)s, j.order_key from asked j where j.order_key is not null
+),
+asked_limits as (
+    insert into tenure.limit_looks (limit_name, limit_key, share)
+    select distinct j.limit_name, j.limit_key, j.share from asked j where j.limit_name is not null
 )

@@ -20,4 +20,8 @@ keys as (
 ),
 handed as (
     select tenure.hand_over(%(queue)s, array_agg(j.order_key), %(front)s::jsonb) from done j where j.order_key is not null having count(*) > 0
+    union all
+    select tenure.hand_permits(array_agg(j.limit_name), array_agg(j.limit_key)) from done j
+    where j.limit_name is not null
+    having count(*) > 0
 )

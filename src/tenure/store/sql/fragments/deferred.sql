@@ -12,8 +12,9 @@ back as (
         history = case when m.failure is null then j.history else {failed} end
     from mine m
     where j.queue is not distinct from %(queue)s and j.id between m.id and m.id and not m.cancel
-    returning j.id, j.order_key, j.gate
+    returning j.id, j.order_key, j.gate, j.available_at, j.limit_name, j.limit_key, j.share
 ),
 {asked},
+{limited},
 {behind}
 select id, 'settled' as answer from back where {handed} union all select id, 'cancelled' from asked
