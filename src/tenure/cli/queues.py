@@ -335,16 +335,18 @@ def _print_kinds(kinds: list[KindRow], held: list[Hold], as_json: bool) -> None:
         for kind in kinds:
             show.json_line(kind._asdict() | {"held": [hold._asdict() for hold in held_by(kind, held)]})
     elif kinds:
-        columns = ("kind", "version", "queue", *_OPERABLE, "held", "effect", "older names")
-        rows = [_kind_row(kind, held_told(held_by(kind, held))) for kind in kinds]
+        by = [held_told(held_by(kind, held)) for kind in kinds]
+        more = ("held",) if any(by) else ()
+        columns = ("kind", "version", "queue", *_OPERABLE, *more, "effect", "older names")
+        rows = [_kind_row(kind, [told] if more else []) for kind, told in zip(kinds, by, strict=True)]
         show.table(columns, rows, least=("older names", "effect", "queue"))
     else:
         show.note("No kinds are registered yet: tenure migrate module:app, or start a worker.")
 
 
-def _kind_row(kind: KindRow, held: str) -> tuple[object, ...]:
+def _kind_row(kind: KindRow, held: list[str]) -> tuple[object, ...]:
     values = (_value(field, kind.policy.get(field), kind.operator.get(field)) for field in _OPERABLE)
-    return (kind.name, kind.version, kind.queue, *values, held, kind.effect, ", ".join(kind.aliases))
+    return (kind.name, kind.version, kind.queue, *values, *held, kind.effect, ", ".join(kind.aliases))
 
 
 def _value(field: str, declared: Any, operator: Any) -> str:
