@@ -21,10 +21,7 @@ queue_app = group("Look at queues, pause, drain and move them, set owner, promis
 kind_app = group("Look at kinds, pause them, and override what they declare.")
 
 _RESET = "none"
-_STATUS = (
-    *("queue", "pending", "held", "scheduled", "gated", "suspect", "running", "overdue"),
-    *("dead", "lag", "workers", "owner"),
-)
+_STATUS = ("scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("held", "gated", "owner", "suspect", "overdue", "workers", "scheduled")
 _SETTINGS = (
     *("queue", "paused", "owner", "slo", "retention", "draining", "bound", "when full"),
@@ -45,9 +42,9 @@ class Behind(StrEnum):
 def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> None:
     """Show every queue in figures.
 
-    pending could run now, held are those of them whose kind workers leave alone; scheduled waits for its time, gated for
-    another job or a limit; suspect counts those of them that run alone after a crash; running counts overdue ones, too,
-    whose lease has ended; lag is how long the oldest pending job waits.
+    pending could run now, held are those of them, if any, whose kind workers leave alone; scheduled waits for its time,
+    gated for another job or a limit; suspect counts those of them that run alone after a crash; running counts overdue
+    ones, too, whose lease has ended; lag is how long the oldest pending job waits.
     """
     from tenure.store.protocol import Status
 
@@ -57,7 +54,9 @@ def status(as_json: AsJson = False, dsn: Dsn = None, schema: Schema = None) -> N
         for queue in queues:
             show.json_line(queue._asdict())
     elif queues:
-        show.table(_STATUS, map(_status_row, queues), least=_LEAST)
+        held = any(queue.held for queue in queues)
+        columns = ("queue", "pending", *(["held"] if held else []), *_STATUS)
+        show.table(columns, [_status_row(queue, held=held) for queue in queues], least=_LEAST)
     else:
         show.note("There are no queues yet.")
 
@@ -291,10 +290,11 @@ def set_kind(
     _print_kinds([kind for kind in kinds if kind.name == now], held, as_json)
 
 
-def _status_row(queue: QueueStatus) -> tuple[object, ...]:
+def _status_row(queue: QueueStatus, *, held: bool) -> tuple[object, ...]:
     dead = ", ".join(f"{number} {reason}" for reason, number in sorted(queue.dead.items()))
     name = f"{queue.queue} (paused)" if queue.paused else queue.queue
-    counts = (queue.pending, queue.held, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
+    more = [queue.held] if held else []
+    counts = (queue.pending, *more, queue.scheduled, queue.gated, queue.suspect, queue.running, queue.overdue)
     return (name, *counts, dead or "0", show.span(queue.lag), queue.workers, queue.owner)
 
 
