@@ -22,7 +22,7 @@ from tests.cli.conftest import command, environment, here
     ("args", "told"),
     [
         (["nonsense"], "There is no scenario 'nonsense'."),
-        (["sideways"], "Use one of process, enqueue, latency"),
+        (["sideways"], "Use one of process, enqueue, keyed, latency"),
         (["process", "--pin", "xid"], "process does not take --pin."),
         (["latency", "--jobs", "5"], "It takes --seconds."),
         (["process", "--jobs", "-1"], "--jobs"),

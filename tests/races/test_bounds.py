@@ -146,7 +146,9 @@ def test_a_count_that_is_given_up_leaves_no_lock(sessions: Sessions) -> None:
     with pytest.raises(psycopg.errors.LockNotAvailable):
         two.run(ops.Measure(QUEUE))
     one.rollback()
-    mine = "select count(*) from pg_locks l join pg_database d on d.oid = l.database where d.datname = current_database()"
+    mine = (
+        "select count(*) from pg_locks l join pg_database d on d.oid = l.database where d.datname = current_database()"
+    )
     assert sessions.one(f"{mine} and l.locktype = 'advisory'") == 0
 
 
