@@ -12,6 +12,7 @@ from tenure import Permanent, Refused, State, Tenure
 from tenure.errors import ConfigError
 from tenure.testing import inline
 from tests.worker.here import QUICK, burst, eventually, record, working
+from tests.worker.test_wake_up import Db, sleepers
 
 KEYS = ("a", "b", "c")
 
@@ -104,20 +105,26 @@ def test_those_behind_a_dead_letter_go_on(app: Tenure) -> None:
     assert (record(app, dead.id).state, record(app, next_one.id).state) == (State.DEAD, State.DONE)
 
 
-def test_an_idle_worker_is_told_of_a_job_with_a_key(app: Tenure) -> None:
+def test_an_idle_worker_is_told_of_a_job_with_a_key(app: Tenure, database: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("OFTEN", "SELDOM"):  # by itself it would look when this test is over
+        monkeypatch.setattr(f"tenure.worker.promoter.{pause}", 3600.0)
     ran = asyncio.Event()
 
     @app.job()
     async def work() -> None:
         ran.set()
 
+    def idle() -> bool:
+        return bool(sleepers(database)) and database.execute("select from tenure.jobs").rowcount == 0
+
     async def run() -> None:
         async with working(app) as worker:
             for _ in range(3):
                 ran.clear()
+                await eventually(idle, "a worker that sleeps")
                 await work.enqueue(order="k")
                 await asyncio.wait_for(ran.wait(), 30)
-            assert worker.counts["promoted"] >= 1  # one that came before the last one's end was handed over
+            await eventually(lambda: worker.counts["promoted"] == 3, "three that were promoted")
 
     asyncio.run(run())
 

@@ -91,8 +91,9 @@ def test_what_does_not_stop_is_left_to_its_lease(bench: Bench) -> None:
     for ticket in tickets:
         record = bench.record(ticket.id)
         assert record is not None
-        assert (record.attempts, record.releases) == (1, 0)
-        assert record.state in (State.RUNNING, State.PENDING)  # its lease may have ended by now
+        # Where this machine is slow its lease has ended by now, and nothing else has brought it back.
+        swept = record.state is State.PENDING and record.suspect
+        assert (record.state is State.RUNNING or swept, record.attempts, record.releases) == (True, 1, 0)
     bench.start(STUBBORN)
     for ticket in tickets:
         done = bench.await_state(ticket.id)

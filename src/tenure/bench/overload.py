@@ -219,7 +219,7 @@ def _capacity(queue: Queue, workers: Crew, seconds: float) -> float:
 def _offered(
     queue: Queue, workers: Crew, rate: float, seconds: float, show: Callable[[float], None] = lambda _: None
 ) -> Stretch:
-    """Offer so many jobs a second, one a call, for so long."""
+    """Offer so many jobs a second, ``CALL`` in a call, for so many seconds."""
     stretch = Stretch(rate)
     began, before = time.monotonic(), workers.board.called
     with ThreadPoolExecutor(PRODUCERS) as pool:

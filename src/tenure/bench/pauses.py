@@ -11,7 +11,7 @@ _LOOK = 0.002  # seconds between two looks
 
 
 class Pauses:
-    """The longest stretch without a start; made by ``watched``.
+    """The ``longest`` stretch without a start, seconds; made by ``watched``.
 
     Args:
         called: answers how many jobs handlers were called with so far.
@@ -33,7 +33,7 @@ class Pauses:
         """
         called = self._called()
         if called != self._seen:
-            # It may have come right after the last look: what lasted until then is known, what came later is not.
+            # When it came is not known: the pause has lasted until the last look at the least, and that is what counts.
             self._seen, self._since = called, now
         elif self._waiting() <= 0:
             self._since = now  # there is nothing to start

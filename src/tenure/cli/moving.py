@@ -164,7 +164,9 @@ def _moved(store: PostgresStore, name: str, to: str, kind: str | None, limit: in
 
 def _behind(op: Move | MoveSuspects, last: Moved | None) -> dict[str, Any]:
     """Where an operation goes on."""
+    from tenure.store.protocol import Move
+
     if last is None:
         return {}
     behind = {"after_at": last.available_at, "after_seq": last.seq}
-    return behind if type(op).__name__ == "MoveSuspects" else behind | {"after_priority": last.priority}
+    return behind | {"after_priority": last.priority} if isinstance(op, Move) else behind

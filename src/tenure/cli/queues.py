@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tenure.cli import show
-from tenure.cli.bound import bound_told, given_bound
+from tenure.cli.bound import RESET, bound_told, given_bound
 from tenure.cli.common import AsJson, Dsn, Schema, group, opened
 from tenure.cli.failures import Exit
 from tenure.errors import ConfigError, UnknownKind
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 queue_app = group("Look at queues, pause, drain and move them, set owner, promise, retention and how much they hold.")
 kind_app = group("Look at kinds, and override what they declare.")
 
-_RESET = "none"
 _STATUS = ("queue", "pending", "scheduled", "gated", "suspect", "running", "overdue", "dead", "lag", "workers", "owner")
 _LEAST = ("gated", "owner", "suspect", "overdue", "workers", "scheduled")
 _SETTINGS = (
@@ -131,11 +130,11 @@ def set_queue(
 
     values: dict[str, Any] = {}
     if owner is not None:
-        values["owner"] = None if owner == _RESET else owner.encode().decode()  # told here if it is no text
+        values["owner"] = None if owner == RESET else owner.encode().decode()  # told here if it is no text
     if slo is not None:
-        values["slo"] = None if slo == _RESET else wait("--slo", slo)
+        values["slo"] = None if slo == RESET else wait("--slo", slo)
     if retention is not None:
-        values["retention"] = None if retention == _RESET else _days(retention)
+        values["retention"] = None if retention == RESET else _days(retention)
     if paused is not None:
         values["paused"] = paused
     for setting, behind in zip(_ORDER, (order_retry, order_dead, order_scheduled), strict=True):
@@ -319,7 +318,7 @@ def _operator(field: str, text: str) -> float | int | None:
     """An operator's value, held to the limits of a declared one."""
     from tenure.policy import Policy
 
-    if text == _RESET:
+    if text == RESET:
         return None
     value: Any = int(text) if field == "max_attempts" and text.isdecimal() else text
     checked: float | int = getattr(Policy(**{field: value}), field)

@@ -86,7 +86,8 @@ class Promoter:
         point("promote.before")
         told = await self._store.arun(Promote(queue))
         self._wait[queue] = min(2 * self._wait[queue], SELDOM)
-        if told is None:  # somebody else is at it
+        if told is None:  # somebody else is at it, so there are some
+            self._seen[queue] = time.monotonic()
             return False
         if told.looked or told.admitted:
             self._seen[queue] = time.monotonic()
